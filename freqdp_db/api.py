@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace as replaced
 from decimal import Decimal
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Self, TypeAlias
 
@@ -1065,8 +1064,7 @@ class Freqdp:
 
         Writes a page with a picture and answers with one command to copy. For the curator's eyes.
         """
-        from freqdp_db.evaluation.recommendation.options import RecommendOptions
-        from freqdp_db.evaluation.recommendation.recommend import recommend_on
+        from freqdp_db.evaluation.recommendation.recommend import RecommendOptions, recommend_on
 
         wishes = RecommendOptions.parse(
             risk=risk,
@@ -1299,10 +1297,8 @@ class Freqdp:
     ) -> "results.Experiment":
         """Measure methods side by side: a table and two figures. Publishes and spends nothing."""
         from freqdp_db.dataset.road_tables import found_roads, some_roads
-        from freqdp_db.paper.bench_search import search_times
         from freqdp_db.paper.experiment import ExperimentOptions, experiment_on
-        from freqdp_db.paper.summary_files import PaperOptions, paper_on
-        from freqdp_db.paper.summary_table import EPSILON
+        from freqdp_db.paper.summary_table import PaperOptions, paper_on
         from freqdp_db.results import Experiment
 
         table, folder = some_roads(roads, map), None if out is None else Path(out)
@@ -1324,8 +1320,7 @@ class Freqdp:
             found = found_roads(database, table)
             if paper:
                 papers = PaperOptions(objects, epsilon, seeds, poi, category, found, folder, force)
-                searches = partial(search_times, epsilon=EPSILON)
-                written = paper_on(database, dataset, papers, progress, searches, running)
+                written = paper_on(database, dataset, papers, progress, running)
             else:
                 options = ExperimentOptions(
                     method, epsilon, objects, seeds, signature, time_step, found, folder, force,

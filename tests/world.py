@@ -21,7 +21,7 @@ from psycopg.conninfo import conninfo_to_dict
 from servers import SharedServer, cloned
 
 from freqdp_db.cli import main
-from freqdp_db.evaluation.recommendation import grid
+from freqdp_db.evaluation.recommendation import choosing
 
 ADD_CITY = ("dataset", "add", "city", "--from", "demo.city", "--object", "object_id",
             "--time", "at", "--geom", "geom")  # fmt: skip
@@ -70,8 +70,8 @@ def freqdp(url: str, *arguments: str, in_words: bool = False) -> Answer:
 def try_only(monkeypatch: pytest.MonkeyPatch, *labels: str) -> None:
     """Let `recommend` try these of its candidates: the others take as long and show nothing else."""
     for name in ("GRID", "_HISTORIES"):
-        chosen = [method for method in getattr(grid, name) if method.label in labels]
-        monkeypatch.setattr(grid, name, chosen)
+        chosen = [method for method in getattr(choosing, name) if method.label in labels]
+        monkeypatch.setattr(choosing, name, chosen)
 
 
 def query(url: str, statement: str, *values: Any) -> list[tuple[Any, ...]]:

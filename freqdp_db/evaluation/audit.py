@@ -44,7 +44,7 @@ from freqdp_db.methods.synthesis.vectors import (
     vectors_of,
     with_noise,
 )
-from freqdp_db.model.arrays import Flags, Ints, Metres, owners, rows_of
+from freqdp_db.model.arrays import Ints, Metres, owners, rows_of
 from freqdp_db.model.edits import PfTargets, TfTargets
 from freqdp_db.model.trajectories import Locations, Trajectories
 from freqdp_db.privacy.accounting import epsilon_of, rounded_down
@@ -58,13 +58,6 @@ from freqdp_db.release.request import Request
 #
 # Each mechanism treats every candidate, or every trajectory, alike and apart from the others. So one
 # call on many copies is as many runs of the very functions that the pipeline calls.
-
-
-def copied_tf(frequencies: Frequencies, tf: int, copies: int) -> tuple[Frequencies, Flags]:
-    """A vector of equal candidates over as many trajectories as there are, and all of them listed."""
-    nothing = np.zeros(0, np.int32)
-    vector = Frequencies(frequencies.offsets, nothing, nothing, np.full(copies, tf, np.int32))
-    return vector, np.ones(copies, np.bool_)
 
 
 @dataclass(frozen=True)
@@ -155,8 +148,9 @@ def _held_tf(
     tf = int(frequencies.tf[candidates].max())
 
     def targets(count: int) -> Observed:
-        vector, listed = copied_tf(frequencies, count, runs)
-        drawn = perturb_tf(vector.tf, len(vector.offsets) - 1, listed, epsilon, source)
+        # a vector of equal candidates, all of them listed
+        copies, listed = np.full(runs, count, np.int32), np.ones(runs, np.bool_)
+        drawn = perturb_tf(copies, len(frequencies.offsets) - 1, listed, epsilon, source)
         return Observed(drawn.target.astype(np.int64))
 
     claim = float(tf_mechanism(epsilon).epsilon)
@@ -386,47 +380,25 @@ def audit_world(
 def _object(
     world: StepContext, request: Request, source: RandomSource, runs: int, progress: Progress
 ) -> list[AuditFinding]:
-    """One object with all its data, as the guarantee has it: in the vectors, and in the trips."""
+    """One object with all its data, as the guarantee has it: in the vectors, and in what is released."""
     (step,) = request.method.steps
-    options = options_of(step, request.values)
-    if isinstance(options, CountsOptions):
-        return _counts(world, options, source, runs, progress)
-    if not isinstance(options, StrictOptions):
+    options: Any = options_of(step, request.values)
+    if type(options) not in _OF_OBJECTS:
         raise BadInput(
             f"[[method]] {request.method.name} is there to compare with, and is not audited",
             remedy="audit strict, whose vectors and noise it shares",
         )
-
+    artefact, in_vectors, in_releases = _OF_OBJECTS[type(options)]
     claim, findings = float(options.epsilon), []
     if not options.parameters.pure:
         with progress.stage("one object, with and without"):
-            bound = told_apart(world, options, source, runs)
+            bound = in_vectors(world, options, source, min(runs, MOST_RUNS))
         findings.append(_finding("noisy_vectors", "none", "- 1 object", bound, claim))
     with progress.stage("releases with and without"):
         releases = max(runs // _RUNS_PER_RELEASE, _LEAST_RELEASES)
-        seen = released_told_apart(world, options, source, releases, _ALPHA)
+        seen = in_releases(world, options, source, releases, _ALPHA)
     return findings + [
-        _finding(_TABLE, "none", f"- 1 object, by {name}", bound, claim)
-        for name, bound in seen.items()
-    ]
-
-
-def _counts(
-    world: StepContext, options: CountsOptions, source: RandomSource, runs: int, progress: Progress
-) -> list[AuditFinding]:
-    """The same in the noisy vectors of counts, and in their tables."""
-    claim, findings = float(options.epsilon), []
-    if not options.parameters.pure:
-        with progress.stage("one object, with and without"):
-            few = min(runs, MOST_RUNS)
-            apart = max(map(_apart, noisy_scores(world, options, source, few)))
-            bound = _bound(apart, few, options.parameters.delta)
-        findings.append(_finding("noisy_vectors", "none", "- 1 object", bound, claim))
-    with progress.stage("releases with and without"):
-        releases = max(runs // _RUNS_PER_RELEASE, _LEAST_RELEASES)
-        seen = released_bounds(world, options, source, releases, _ALPHA)
-    return findings + [
-        _finding("counts", "none", f"- 1 object, by {name}", bound, claim)
+        _finding(artefact, "none", f"- 1 object, by {name}", bound, claim)
         for name, bound in seen.items()
     ]
 
@@ -541,7 +513,6 @@ def told_apart(
     alone = _some(trips, np.array([one]))
     first = [np.array([size_counts(alone)[0]]) * SCALE, size_counts(alone)[1] * SCALE]
     vectors = [*first, *vectors_of(trips, plan, one, pure=False)]
-    runs = min(runs, MOST_RUNS)
     scores, alone_apart = np.zeros((2, runs)), 0.0
     for statistic, vector in zip([*FIRST_ROUND, *plan.statistics], vectors, strict=True):
         own = vector[vector != 0]
@@ -625,3 +596,19 @@ def _some(trips: Trips, chosen: Ints) -> Trips:
     which, by_object = rows_of(trips.by_object, chosen)
     samples, offsets = rows_of(trips.offsets, which)
     return Trips(by_object, offsets, trips.x[samples], trips.y[samples], trips.at[samples])
+
+
+def counts_told_apart(
+    world: StepContext, options: CountsOptions, source: RandomSource, runs: int
+) -> Bound:
+    """The same in the noisy vectors of counts."""
+    apart = max(map(_apart, noisy_scores(world, options, source, runs)))
+    return _bound(apart, runs, options.parameters.delta)
+
+
+_OF_OBJECTS: dict[type, tuple[str, Callable[..., Bound], Callable[..., dict[str, Bound]]]] = {
+    StrictOptions: (_TABLE, told_apart, released_told_apart),
+    CountsOptions: ("counts", counts_told_apart, released_bounds),
+}
+"""Of methods with a guarantee for an object: what they release, and how two worlds are told apart in the
+noisy vectors and in releases."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from freqdp_db.dataset.road_tables import RoadTable
@@ -40,6 +40,8 @@ class _ReleaseAsked:
     release_id: int
     seed: int
     roads: RoadTable | None
+    case: Case | None
+    """What it is read as, if it is here already."""
 
 
 @dataclass(frozen=True)
@@ -69,13 +71,15 @@ def evaluate(
         store_metrics(database, release.release_id, counted, PUBLISHABLE, seed)
         return counted
     require_measurable(release)
-    asked = _ReleaseAsked(release.release_id, seed, roads)
+    case = None
+    if replayed is not None and not engine.remote:
+        case = Case.of(replayed.build, replayed.state, Request.of(release).values)
+    asked = _ReleaseAsked(release.release_id, seed, roads, case)
     pieces = [*([] if roads is None else [_RECOVERY]), *pieces_of(release.kind)]
     build = find_build(database, release.build_id)
     found: dict[str, float] = {}
     with progress.stage("metrics", len(pieces), "pieces") as stage:
-        read = _reader(release, None if engine.remote else replayed)
-        for values in deal_out(engine, database, build, read, asked, _measure, pieces, progress):
+        for values in deal_out(engine, database, build, _read, asked, _measure, pieces, progress):
             found |= values
             stage.advance(1)
     if roads is not None and not any(name.startswith(_RECOVERY) for name in found):
@@ -85,29 +89,14 @@ def evaluate(
     return values
 
 
-def _reader(
-    release: ReleaseRow, replayed: Replayed | None
-) -> Callable[[Database, _ReleaseAsked, Progress], _Read]:
-    """How the release is read: from the database, unless it is here already."""
-    if replayed is None:
-        return _read
-    case = Case.of(replayed.build, replayed.state, Request.of(release).values)
-
-    def here(database: Database, asked: _ReleaseAsked, progress: Progress) -> _Read:
-        roads, srid = asked.roads, replayed.build.srid
-        network = None if roads is None else roads.network(database, srid, progress)
-        return _Read(case, network, asked.seed)
-
-    return here
-
-
 def _read(database: Database, asked: _ReleaseAsked, progress: Progress) -> _Read:
     release = get_release(database, asked.release_id)
     build = find_build(database, release.build_id)
     # roads first: a wrong name is refused before the long work
     roads = asked.roads
     network = None if roads is None else roads.network(database, build.srid, progress)
-    return _Read(load_case(database, release, progress), network, asked.seed)
+    case = load_case(database, release, progress) if asked.case is None else asked.case
+    return _Read(case, network, asked.seed)
 
 
 def _measure(read: _Read, piece: str, progress: Progress) -> dict[str, float]:

@@ -13,14 +13,13 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeAlias
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeAlias
 
 from markupsafe import Markup, escape
 
 from freqdp_db.errors import BadInput
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
@@ -177,120 +176,6 @@ def _few_ticks(axis: Axis, *, log: bool) -> None:
     axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: number(value)))
 
 
-@in_page_style
-def bar_chart(
-    names: Sequence[str], series: Sequence[tuple[str, Sequence[float]]], x_label: str, y_label: str
-) -> Figure | None:
-    """Bars side by side; the first series is full, the second an outline."""
-    if max((value for _, values in series for value in values), default=0.0) <= 0:
-        return None
-    figure = new_figure(420, 240, layout="constrained")
-    axes = figure.add_subplot(xlabel=x_label, ylabel=y_label)
-    wide = 0.8 / len(series)
-    for n, (label, values) in enumerate(series):
-        look = {"fc": INK} if n == 0 else {"fc": PAPER, "ec": ACCENT, "lw": 1.6}
-        at = [i + (n - (len(series) - 1) / 2) * wide for i in range(len(names))]
-        axes.bar(at, values, width=0.9 * wide, label=label, **look)
-    axes.set_xticks(range(len(names)), names)
-    axes.tick_params(axis="x", length=0)
-    _few_ticks(axes.yaxis, log=False)
-    axes.grid(axis="y")
-    figure.legend(loc="outside upper left", ncols=len(series))
-    return figure
-
-
-@dataclass(frozen=True)
-class Share:
-    """One bar of a panel: a share, and another one that is marked on it."""
-
-    name: str
-    value: float
-    mark: float | None = None
-    worst: bool = False
-    """It is bold."""
-    alarming: bool = False
-    """It is red."""
-
-
-_PANEL, _ROW, _BAR, _FOOT = 300, 40, 12, 20
-
-
-@in_page_style
-def share_panel(shares: Sequence[Share]) -> Figure:
-    """Bars from 0 to 100 %, the same scale in every panel: a small multiple."""
-    height = len(shares) * _ROW + _FOOT
-    figure = new_figure(_PANEL, height)
-    # a row is _ROW pixels high: its words above its bar
-    axes = figure.add_axes((0.01, _FOOT / height, 0.98, 1 - _FOOT / height))
-    axes.set(xlim=(0, 1), ylim=(len(shares) * _ROW, 0), yticks=[])
-    axes.set_xticks([0, 0.5, 1], ["0%", "50%", "100%"], color=QUIET)
-    _align(axes, "left", "center", "right")
-    axes.tick_params(axis="x", length=0)
-    axes.spines[:].set_visible(False)
-    axes.grid(axis="x")
-    for n, bar in enumerate(shares):
-        colour, weight = ACCENT if bar.alarming else INK, "bold" if bar.worst else "normal"
-        words, middle = n * _ROW + 14, n * _ROW + 20 + _BAR / 2
-        axes.text(0, words, bar.name, weight=weight)
-        axes.text(1, words, f"{bar.value:.1%}", weight=weight, ha="right")
-        axes.barh(middle, 1, _BAR, fc=WASH, ec=LINE)
-        axes.barh(middle, max(bar.value, 0), _BAR, fc=colour)
-        if bar.mark is not None:
-            for colour, width in ((PAPER, 5), (INK, 2)):
-                axes.plot(
-                    [bar.mark] * 2, [middle - 9, middle + 9], color=colour, lw=width, clip_on=False
-                )
-    return figure
-
-
-def _align(axes: Axes, *sides: Literal["left", "center", "right"]) -> None:
-    """The labels of the values along the axis: those at its ends are not to stand over them."""
-    for label, side in zip(axes.get_xticklabels(), sides, strict=True):
-        label.set_horizontalalignment(side)
-
-
-@dataclass(frozen=True)
-class Span:
-    """One row of a chart of intervals."""
-
-    name: str
-    begin: float
-    end: float
-    note: str
-
-
-@in_page_style
-def span_chart(spans: Sequence[Span], ends: tuple[str, str]) -> Figure:
-    """Intervals below each other over one time axis; `ends`: what its ends are called."""
-    low, high = min(s.begin for s in spans), max(s.end for s in spans)
-    # the page's font may be a little wider than what the layout is reckoned with
-    figure = new_figure(380, 42 + 30 * len(spans))
-    figure.set_layout_engine("constrained", rect=(0, 0, 0.95, 1))
-    axes = figure.add_subplot(xlim=(low, max(high, low + 1e-9)), ylim=(len(spans) - 0.5, -0.5))
-    least = (high - low) / 150
-    for n, s in enumerate(spans):
-        axes.barh(n, max(s.end - s.begin, least), 0.55, left=s.begin, fc=PAPER, ec=ACCENT, lw=1.6)
-        axes.annotate(
-            s.note,
-            (1, n),
-            (6, 0),
-            ("axes fraction", "data"),
-            textcoords="offset points",
-            va="center",
-        )
-    axes.set_yticks(range(len(spans)), [s.name for s in spans], weight="bold")
-    # below each other: both may be as wide as the axis
-    axes.set_xticks([low], [ends[0]])
-    _align(axes, "left")
-    axes.annotate(
-        ends[1], (1, 0), (0, -34), "axes fraction", textcoords="offset points", ha="right"
-    )
-    axes.tick_params(length=0)
-    axes.spines[:].set_visible(False)
-    axes.grid(axis="y")
-    return figure
-
-
 def scale_bar(metres_across: float) -> tuple[float, str]:
     """A round length of less than a third of a map, and what it is called."""
     metres = 10.0 ** math.floor(math.log10(metres_across / 3))
@@ -301,12 +186,12 @@ def scale_bar(metres_across: float) -> tuple[float, str]:
 # Pages and files that evaluation writes: HTML that asks nobody for anything, and nothing in the way.
 
 
-def render(room: str, template: str, context: dict[str, Any]) -> str:
-    """A page, from the templates of a package of evaluation."""
+def render(template: str, context: dict[str, Any]) -> str:
+    """A page, from the templates of this package."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
-        loader=PackageLoader(f"freqdp_db.evaluation.{room}", "templates"),
+        loader=PackageLoader("freqdp_db.evaluation", "templates"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -33,29 +33,36 @@ EXPOSED = exposure.HEADLINE
 PUBLISHABLE = frozenset({"unicity", "plausibility.fast", "plausibility.length_km"})
 """What is counted in the release alone: anybody who has the table can count it too."""
 
-# A stream of random numbers for each metric: leaving one out does not change the others.
-_MEASURES: dict[str, Callable[[Pair, np.random.Generator], dict[str, float]]] = {
-    "linking attacks": lambda pair, rng: linking_attacks(pair),
-    "known samples": known_samples,
-    "mutual information": lambda pair, rng: mutual_information(pair),
-    "unicity": unicity,
-    "information loss": lambda pair, rng: information_loss(pair),
-    "diameters": lambda pair, rng: diameter_error(pair),
-    "trips": trip_error,
-    "frequent patterns": lambda pair, rng: frequent_patterns(pair),
-    "plausibility": lambda pair, rng: plausibility(pair),
-    "range queries": query_error,
-    "hotspots": lambda pair, rng: hotspot_correlation(pair),
+
+@dataclass(frozen=True)
+class Measure:
+    """How some metrics of D and D* are measured."""
+
+    of: Callable[[Pair, np.random.Generator], dict[str, float]]
+    every_kind: bool = False
+    """Whether they have a meaning where released trajectories are not the objects'."""
+    by_coordinates: bool = False
+    """Measured where the samples of the table lie; the others compare places of D by their numbers."""
+
+
+# each has a stream of random numbers of its own: leaving one out does not change the others
+_MEASURES = {
+    "linking attacks": Measure(lambda pair, rng: linking_attacks(pair)),
+    "known samples": Measure(known_samples),
+    "mutual information": Measure(lambda pair, rng: mutual_information(pair)),
+    "unicity": Measure(unicity),
+    "information loss": Measure(lambda pair, rng: information_loss(pair)),
+    "diameters": Measure(lambda pair, rng: diameter_error(pair), by_coordinates=True),
+    "trips": Measure(trip_error, every_kind=True, by_coordinates=True),
+    "frequent patterns": Measure(
+        lambda pair, rng: frequent_patterns(pair), every_kind=True, by_coordinates=True
+    ),
+    "plausibility": Measure(lambda pair, rng: plausibility(pair), every_kind=True),
+    "range queries": Measure(query_error, every_kind=True, by_coordinates=True),
+    "hotspots": Measure(
+        lambda pair, rng: hotspot_correlation(pair), every_kind=True, by_coordinates=True
+    ),
 }
-
-_FOR_EVERY_KIND = frozenset(
-    {"frequent patterns", "plausibility", "range queries", "hotspots", "trips"}
-)
-
-_BY_COORDINATES = frozenset(
-    {"diameters", "trips", "frequent patterns", "range queries", "hotspots"}
-)
-"""Measured where the samples of the table lie; the others compare places of D by their numbers."""
 
 
 def measure(
@@ -63,13 +70,13 @@ def measure(
 ) -> dict[str, float]:
     """Metrics of D and D* over the same places; `seed` picks samples, queries and resamples.
 
-    `only`: those that have a meaning where released trajectories are not the objects'.
+    `only`: some of them.
     """
     found: dict[str, float] = {}
-    for number, (name, metric) in enumerate(_MEASURES.items()):
+    for number, (name, measures) in enumerate(_MEASURES.items()):
         if only is None or name in only:
             with progress.stage(name):
-                found |= metric(pair, np.random.default_rng([seed, number]))
+                found |= measures.of(pair, np.random.default_rng([seed, number]))
     if only is None:
         found[LINKED] = max(found[name] for name in found if is_linking(name))
     return found
@@ -80,9 +87,13 @@ def pieces_of(kind: str) -> list[str]:
 
     Those that take longest come first.
     """
-    of_pairs = [name for name in _MEASURES if kind == "edited" or name in _FOR_EVERY_KIND]
-    of_pairs.remove("plausibility")  # counted at the places of the release, in the last piece
+    # plausibility is counted at the places of the release, in the last piece
+    of_pairs = [name for name in _measures_of(kind) if name != "plausibility"]
     return [*exposure.EXPOSURES, *of_pairs, "usefulness"]
+
+
+def _measures_of(kind: str) -> list[str]:
+    return [name for name, measures in _MEASURES.items() if kind == "edited" or measures.every_kind]
 
 
 def measure_piece(case: Case, piece: str, seed: int, progress: Progress) -> dict[str, float]:
@@ -90,7 +101,7 @@ def measure_piece(case: Case, piece: str, seed: int, progress: Progress) -> dict
     if piece in exposure.EXPOSURES:
         return exposure.measure_exposure(case, seed, progress, [piece])
     as_released = replace(case.pair, released=case.release.trajectories)
-    if piece in _BY_COORDINATES:
+    if piece in _MEASURES and _MEASURES[piece].by_coordinates:
         in_table = side_by_side(as_released, case.release.places)
         if piece == "range queries" and case.made_up:
             in_table = in_trips(in_table)
@@ -98,11 +109,8 @@ def measure_piece(case: Case, piece: str, seed: int, progress: Progress) -> dict
     if piece in _MEASURES:
         return measure(case.pair, seed, progress, [piece])
     with progress.stage(piece):
-        rng = np.random.default_rng([seed, len(_MEASURES)])
-        return {
-            **plausibility(as_released, case.release.places),
-            **usefulness(as_released, case.release.places, rng),
-        }
+        places = case.release.places
+        return {**plausibility(as_released, places), **usefulness(as_released, places)}
 
 
 def with_headlines(found: Mapping[str, float]) -> dict[str, float]:
@@ -115,17 +123,22 @@ def with_headlines(found: Mapping[str, float]) -> dict[str, float]:
     }
 
 
-def measure_release(case: Case, kind: str, seed: int) -> dict[str, float]:
+def measure_release(
+    case: Case, kind: str, seed: int, progress: Progress | None = None
+) -> dict[str, float]:
     """Every metric that a release of this kind allows, measured against its originals."""
+    pieces, shown = pieces_of(kind), progress or Progress()
     found: dict[str, float] = {}
-    for piece in pieces_of(kind):
-        found |= measure_piece(case, piece, seed, Progress())
+    with shown.stage("metrics", len(pieces), "pieces") as stage:
+        for piece in pieces:
+            found |= measure_piece(case, piece, seed, shown)
+            stage.advance(1)
     return with_headlines(found)
 
 
 def measure_published(pair: Pair, kind: str, seed: int) -> dict[str, float]:
     """What may be published, counted in a release alone: `pair` has it on both sides."""
-    names = [n for n in ("unicity", "plausibility") if kind == "edited" or n in _FOR_EVERY_KIND]
+    names = {"unicity", "plausibility"} & set(_measures_of(kind))
     found = measure(pair, seed, Progress(), names)
     return {name: value for name, value in found.items() if name in PUBLISHABLE}
 

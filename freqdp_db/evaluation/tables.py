@@ -34,7 +34,7 @@ from freqdp_db.db.source_trips import as_samples
 from freqdp_db.errors import BadData, BadInput
 from freqdp_db.evaluation.attacks.known_samples import KnownSamples, SightingIndex
 from freqdp_db.evaluation.attacks.recovery import recovery_attack
-from freqdp_db.evaluation.metrics import measure_piece, pieces_of, with_headlines
+from freqdp_db.evaluation.metrics import measure_release
 from freqdp_db.evaluation.pair import Case, ReleaseSeen
 from freqdp_db.model.arrays import Ids, offsets_of
 from freqdp_db.model.trajectories import Build, Locations, Trajectories
@@ -255,12 +255,7 @@ def measure_table(
     judged: JudgedTable, seed: int, network: Network | None, progress: Progress
 ) -> Mapping[str, float]:
     """Every metric that such a release allows. Nothing is stored."""
-    pieces = pieces_of(judged.kind)
-    found: dict[str, float] = {}
-    with progress.stage("metrics", len(pieces), "pieces") as stage:
-        for piece in pieces:
-            found |= measure_piece(judged.case, piece, seed, progress)
-            stage.advance(1)
+    found = measure_release(judged.case, judged.kind, seed, progress)
     if network is not None and judged.kind == "edited":
         found |= recovery_attack(judged.case.pair, network, progress)
-    return with_headlines(found)
+    return found

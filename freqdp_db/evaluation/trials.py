@@ -7,14 +7,15 @@ process.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import TypeAlias
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from freqdp_db.db.builds import BuildRow
 from freqdp_db.db.connection import Database
 from freqdp_db.db.datasets import DatasetRow
 from freqdp_db.errors import BadInput
 from freqdp_db.methods.contract import StepContext, WorkingSet, options_of
+from freqdp_db.methods.frequency.insertion import Search
 from freqdp_db.methods.loop import Trial, run_steps
 from freqdp_db.model.trajectories import Build, Trajectories
 from freqdp_db.privacy.noise import SeededSource
@@ -22,20 +23,6 @@ from freqdp_db.progress import Progress
 from freqdp_db.release.inputs import make_world
 from freqdp_db.release.paging import DEFAULT_MEMORY, search_within
 from freqdp_db.release.request import Request
-
-Prepared: TypeAlias = Callable[[Request], tuple[Request, StepContext]]
-"""A request with what is public filled in, and what its method may read."""
-
-
-def preparing(database: Database, dataset: DatasetRow, row: BuildRow, build: Build) -> Prepared:
-    """How requests for a dataset are prepared."""
-    search = search_within(database, row.build_id, build, DEFAULT_MEMORY)
-
-    def prepared(request: Request) -> tuple[Request, StepContext]:
-        known = request.with_facts(dataset, row)
-        return known, make_world(database, build, known.method, known.values, search)
-
-    return prepared
 
 
 def require_possible(request: Request, original: Trajectories) -> None:
@@ -66,3 +53,38 @@ def run_trial(
     shown = progress or Progress()
     state = run_steps(request.method, request.values, world, trial, shown, original)
     return state, time.perf_counter() - started
+
+
+@dataclass(frozen=True)
+class TrialResult:
+    """What a request gave."""
+
+    request: Request
+    """With what is public filled in."""
+    state: WorkingSet
+    seconds: float
+
+
+@dataclass
+class Trials:
+    """Trials of any requests on the objects of one build, or on some of them."""
+
+    database: Database
+    dataset: DatasetRow
+    row: BuildRow
+    build: Build
+
+    @cached_property
+    def _search(self) -> Search:
+        return search_within(self.database, self.row.build_id, self.build, DEFAULT_MEMORY)
+
+    def run(
+        self, request: Request, seed: int, on: Build, progress: Progress | None = None
+    ) -> TrialResult:
+        """Run a request on the objects of `on`: some of the build's, or others of the same region."""
+        known = request.with_facts(self.dataset, self.row)
+        world = make_world(self.database, self.build, known.method, known.values, self._search)
+        if on.locations is not self.build.locations:
+            world = replace(world, build=on)
+        state, seconds = run_trial(known, world, seed, on.trajectories, progress)
+        return TrialResult(known, state, seconds)

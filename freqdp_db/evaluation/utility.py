@@ -253,42 +253,23 @@ _QUERY_FLOOR = 0.01
 _FAST_M_PER_US = 120_000 / 3_600 / 1e6
 
 
-@njit(nogil=True, cache=True)
-def _overlap(first, last, offsets_a, place_a, pf_a, offsets_b, place_b, pf_b):  # type: ignore[no-untyped-def]
-    """Sum of min(pf, pf*) over the locations of each trajectory: a merge of two sorted lists."""
-    shared = np.zeros(last - first, np.int64)
-    for t in range(first, last):
-        i, j = offsets_a[t], offsets_b[t]
-        total = 0
-        while i < offsets_a[t + 1] and j < offsets_b[t + 1]:
-            if place_a[i] == place_b[j]:
-                total += min(pf_a[i], pf_b[j])
-                i += 1
-                j += 1
-            elif place_a[i] < place_b[j]:
-                i += 1
-            else:
-                j += 1
-        shared[t - first] = total
-    return (shared,)
-
-
 def information_loss(pair: Pair) -> dict[str, float]:
     """INF: mean share of D's points that are gone. `inf.sym` counts what was put in as well."""
-    before = count_frequencies(pair.original, len(pair.locations))
-    after = count_frequencies(pair.released, len(pair.locations))
-    parts = map_ranges(
-        _overlap, pair.original.offsets, before.offsets, before.location, before.pf,
-        after.offsets, after.location, after.pf,
-    )  # fmt: skip
-    (shared,) = joined(parts)
+    places = len(pair.locations)
+    before, after = (count_frequencies(s, places) for s in (pair.original, pair.released))
+    here, there = (
+        owners(f.offsets).astype(np.int64) * places + f.location for f in (before, after)
+    )
+    common, old, new = np.intersect1d(here, there, assume_unique=True, return_indices=True)
+    kept = np.minimum(before.pf[old], after.pf[new])
+    shared = np.bincount(common // max(places, 1), kept, len(pair))
     filled = pair.original.lengths > 0
     if not filled.any():
         return {"inf": 0.0, "inf.sym": 0.0}
-    old, new, both = pair.original.lengths[filled], pair.released.lengths[filled], shared[filled]
+    lengths, released = pair.original.lengths[filled], pair.released.lengths[filled]
     return {
-        "inf": float((1 - both / old).mean()),
-        "inf.sym": float((1 - both / np.maximum(old, new)).mean()),
+        "inf": float((1 - shared[filled] / lengths).mean()),
+        "inf.sym": float((1 - shared[filled] / np.maximum(lengths, released)).mean()),
     }
 
 
@@ -415,7 +396,7 @@ def _count_in_boxes(first, last, boxes, offsets, place, x, y):  # type: ignore[n
     return (counts,)
 
 
-def query_error(pair: Pair, rng: np.random.Generator, queries: int = _QUERIES) -> dict[str, float]:
+def query_error(pair: Pair, rng: np.random.Generator) -> dict[str, float]:
     """Median (and mean) relative error of 500 range queries that count distinct trajectories.
 
     Squares around random samples of D, sides 1/64 to 1/8 of the smaller side of the box of D's 1 to
@@ -425,8 +406,8 @@ def query_error(pair: Pair, rng: np.random.Generator, queries: int = _QUERIES) -
     if not pair.original.samples:
         return {"query_error": 0.0, "query_error.mean": 0.0}
     box = CellBox.of(pair, _INNER_EDGE_PERCENT)
-    middle = pair.original.location[rng.integers(0, pair.original.samples, queries)]
-    reach = min(box.east - box.west, box.north - box.south) * rng.uniform(*_QUERY_SIDES, queries)
+    middle = pair.original.location[rng.integers(0, pair.original.samples, _QUERIES)]
+    reach = min(box.east - box.west, box.north - box.south) * rng.uniform(*_QUERY_SIDES, _QUERIES)
     x, y = pair.locations.x[middle], pair.locations.y[middle]
     boxes = np.column_stack([x - reach / 2, y - reach / 2, x + reach / 2, y + reach / 2])
     counts: list[Ints] = []
@@ -557,9 +538,6 @@ def transition_error(trips: Pair) -> dict[str, float]:
 
 
 _TAIL_PERCENT = 99.0
-_COVERAGE_SIDE = 15
-_TRIP_EDGE_PERCENT = 1.0
-_TRIP_QUERIES = 200
 
 
 def flow_error(trips: Pair) -> dict[str, float]:
@@ -626,36 +604,7 @@ def _durations(side: Trajectories) -> Metres:
     return lasting
 
 
-def as_published(trips: Pair, rng: np.random.Generator) -> dict[str, float]:
-    """As AdaTrace and PrivTrace count, with a trip as a trajectory: to compare with their tables.
-
-    Mean relative error of 200 queries (at least 1 % of the trips below the line), Kendall's tau of
-    how many trips touch each of 15 x 15 cells, F1 of patterns, and errors of trips and diameters.
-    """
-    found = query_error(trips, rng, queries=_TRIP_QUERIES)
-    return {
-        "published.query": found["query_error.mean"],
-        "published.kendall": _coverage(trips),
-        "published.patterns": frequent_patterns(trips)["ffp"],
-        "published.trips": trip_error(trips, rng)["te.trajectory"],
-        "published.diameters": diameter_error(trips)["de"],
-    }
-
-
-def _coverage(trips: Pair) -> float:
-    """Kendall's tau of the number of trips in each cell."""
-    cells = CellBox.of(trips, _TRIP_EDGE_PERCENT).cells(trips.locations, _COVERAGE_SIDE)
-    size = _COVERAGE_SIDE * _COVERAGE_SIDE
-    touched = [
-        count_frequencies(replace(s, location=cells[s.location]), size).tf
-        for s in (trips.original, trips.released)
-    ]
-    return same_order(*touched)
-
-
-def usefulness(
-    pair: Pair, released_places: Locations, rng: np.random.Generator
-) -> dict[str, float]:
+def usefulness(pair: Pair, released_places: Locations) -> dict[str, float]:
     """Every metric of this kind. `pair.released` counts its places in `released_places`."""
     both = side_by_side(pair, released_places)
     trips = in_trips(both)
@@ -665,5 +614,4 @@ def usefulness(
         **extent_errors(trips),
         **speed_error(trips),
         **transition_error(trips),
-        **as_published(trips, rng),
     }

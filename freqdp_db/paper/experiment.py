@@ -1,4 +1,10 @@
-"""`freqdp experiment` from a dataset's name to its files: CSV, Markdown, JSON and two figures."""
+"""`freqdp experiment`: methods x epsilon x number of objects x seeds, measured in memory, and its files.
+
+What comes out are metrics of the original data, for the curator: CSV, Markdown, JSON and two figures.
+With `--trips`, both sides are cut into trips by the rule of the synthetic methods, inside the public
+region and period, and objects drawn with replacement stand beside the methods (`resampled`): no method
+can be asked for less than what chance does.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +12,10 @@ import csv
 import io
 import json
 import shlex
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -23,25 +29,26 @@ from freqdp_db.db.connection import Database
 from freqdp_db.db.datasets import DatasetRow, find_dataset
 from freqdp_db.engines.partitions import LOCAL, Engine
 from freqdp_db.errors import BadInput
+from freqdp_db.evaluation.attacks.recovery import Truth
 from freqdp_db.evaluation.dealing import deal_out
 from freqdp_db.evaluation.figures import files_in
-from freqdp_db.evaluation.trials import preparing
+from freqdp_db.evaluation.metrics import measure_release
+from freqdp_db.evaluation.pair import Case, CellBox
+from freqdp_db.evaluation.trials import TrialResult, Trials
+from freqdp_db.methods.frequency.applying import coarsen_times
 from freqdp_db.methods.kinds import LonLatArea, TimeStretch
 from freqdp_db.methods.parameters import RELEASE
-from freqdp_db.methods.registry import METHODS
-from freqdp_db.paper.figures import draw_epsilon, draw_size
-from freqdp_db.paper.runs import (
-    Design,
-    OnObjects,
-    Run,
-    Variant,
-    check_sizes,
-    seeds_of,
-)
-from freqdp_db.paper.synthetic_trip_metrics import OnTrips, pieces_on_trips
+from freqdp_db.methods.registry import METHODS, find_method
+from freqdp_db.model.trajectories import Build, Trajectories
+from freqdp_db.paper.figures import METRICS, draw_epsilon, draw_size
+from freqdp_db.paper.synthetic_trip_metrics import Reference, as_trips, compared_trips
 from freqdp_db.progress import Progress
+from freqdp_db.release.request import Request
+from freqdp_db.roads.network import Network
 
-# The paper's table, column by column, then what it does not have.
+if TYPE_CHECKING:
+    from freqdp_db.methods.synthesis.public import Period, Region
+
 COLUMNS = {
     "LA_s": "la_s.a.10",
     "LA_s full": "la_s.a.full",
@@ -77,73 +84,83 @@ COLUMNS = {
     "query mean": "trip.query.mean",
     "FFP trips": "trip.ffp",
 }
-_SETTINGS = ("method", "epsilon", "objects", "time_step_s")
-
-
-def grouped(runs: Sequence[Run]) -> list[tuple[tuple[Any, ...], list[Run]]]:
-    """Runs that differ in their seed only, together."""
-    groups: dict[tuple[Any, ...], list[Run]] = {}
-    for run in runs:
-        groups.setdefault(tuple(getattr(run, name) for name in _SETTINGS), []).append(run)
-    return list(groups.items())
-
-
-def as_csv(runs: Sequence[Run]) -> str:
-    """One row a run, all metrics."""
-    names = sorted({name for run in runs for name in run.values})
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*_SETTINGS, "seed", "seconds", *names])
-    for run in runs:
-        writer.writerow(
-            [
-                *(getattr(run, name) for name in _SETTINGS),
-                run.seed,
-                f"{run.seconds:.3f}",
-                *(run.values.get(name, "") for name in names),
-            ]
-        )
-    return text.getvalue()
-
-
-def as_json(runs: Sequence[Run], about: dict[str, Any]) -> str:
-    return json.dumps({**about, "runs": [asdict(run) for run in runs]}, indent=1) + "\n"
-
-
-def as_markdown(runs: Sequence[Run], about: dict[str, Any]) -> str:
-    """Mean and standard deviation over the seeds."""
-    shown = {title: name for title, name in COLUMNS.items() if any(name in r.values for r in runs)}
-    lines = [
-        f"Dataset {about['dataset']} ({about['snap']}), signature {about['signature']}, "
-        f"{len(about['seeds'])} seed(s), freqdp {about['software']}. Mean ± standard deviation over "
-        "the seeds. Seeded noise, nothing published, nothing spent.",
-        "",
-        "| method | epsilon | objects | time step | " + " | ".join(shown) + " | seconds |",
-        "|---" * 4 + "|---:" * (len(shown) + 1) + "|",
-    ]
-    for (method, epsilon, objects, step), same in grouped(runs):
-        cells = [_spread([r.values[n] for r in same if n in r.values]) for n in shown.values()]
-        seconds = _spread([r.seconds for r in same], 1)
-        lines.append(
-            f"| {method} | {epsilon or '-'} | {objects:,} | {'-' if step is None else f'{step:g} s'} | "
-            + " | ".join(cells)
-            + f" | {seconds} |"
-        )
-    return "\n".join(lines) + "\n"
-
-
-def _spread(values: Sequence[float], digits: int = 3) -> str:
-    if not values:
-        return "-"
-    mean = f"{np.mean(values):.{digits}f}"
-    return mean if len(values) == 1 else f"{mean} ± {np.std(values, ddof=1):.{digits}f}"
-
-
+"""Of the Markdown table: the paper's, column by column, then what it does not have."""
 RESULT_FILES = ("results.csv", "results.md", "results.json", "epsilon.svg", "size.svg")
+RESAMPLED = "resampled"
 _MOST_SEEDS = 1_000
-# What is run unless somebody says: those that need nothing but the build, and keep objects apart.
+_SUBSET_SEED = 0
+_ARGUMENTS = ("radius", "accounting", "spread")
+_SETTINGS = ("method", "epsilon", "objects", "time_step_s")
 _PAPERS = [m.name for m in METHODS.values() if m.kind == "edited"]
+"""What is run unless somebody says: those that need nothing but the build, and keep objects apart."""
 _TIME_STEP = next(p for p in RELEASE if p.name == "time_step")
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A method with what it takes besides epsilon: `rsc:500` (radius), `lg:paper` (spread),
+    `strict:pure` (accounting)."""
+
+    label: str
+    method: str
+    argument: str | None
+
+    @classmethod
+    def parse(cls, text: str) -> Variant:
+        method, _, argument = text.partition(":")
+        if not argument and ":" in text:
+            raise BadInput(
+                f"[[method]] {text!r} is not known",
+                remedy="a spread, radius or accounting follows the colon: lg:250, rsc:500, strict:pure",
+            )
+        find_method(method)
+        return cls(text, method, argument or None)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One row of the result."""
+
+    method: str
+    epsilon: str | None
+    objects: int
+    seed: int
+    time_step_s: float | None
+    seconds: float
+    """To draw and edit, in memory."""
+    values: dict[str, float]
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """One run of an experiment. Methods without noise have no epsilon."""
+
+    objects: int
+    seed: int
+    variant: Variant | None = None
+    """None: a resample of the objects."""
+    epsilon: str | None = None
+
+    def request(self, signature: int, size: int | None = None) -> Request:
+        """size: how many trips a synthetic method makes."""
+        assert self.variant is not None
+        known = {p.name for p in find_method(self.variant.method).parameters}
+        given = {"epsilon": self.epsilon, "seed": str(self.seed)}
+        if "signature" in known:
+            given["signature"] = str(signature)
+        if self.variant.argument is not None:
+            taken = [name for name in _ARGUMENTS if name in known]
+            given[taken[0] if taken else _ARGUMENTS[-1]] = self.variant.argument
+        if size is not None and "size" in known:
+            given["size"] = str(size)
+        return Request.parse(self.variant.method, **given)
+
+    def done(
+        self, values: dict[str, float], seconds: float = 0.0, step_us: int | None = None
+    ) -> Run:
+        label = RESAMPLED if self.variant is None else self.variant.label
+        step_s = None if step_us is None else step_us / 1e6
+        return Run(label, self.epsilon, self.objects, self.seed, step_s, seconds, values)
 
 
 @dataclass(frozen=True)
@@ -161,24 +178,35 @@ class ExperimentOptions:
     overwrite: bool
     trips: bool = False
     each_trip: bool = False
+    """Whether every trip is taken for an object of its own."""
 
-    def design(self, objects: int) -> Design:
-        steps = [
+    @property
+    def time_steps_us(self) -> list[int | None]:
+        return [
             None if text == "none" else _TIME_STEP.parse(text, text=True)
             for text in self.time_steps or ["none"]
         ]
-        return Design(
-            variants=[Variant.parse(text) for text in self.methods or _PAPERS],
-            epsilons=self.epsilons or ["1"],
-            sizes=self.sizes or [objects],
-            seeds=seeds_of(self.seeds, _MOST_SEEDS),
-            time_steps_us=steps,
-            signature=self.signature,
-            each_trip=self.each_trip,
-        )
 
-    def require_possible(self) -> None:
-        """Options that do not go together."""
+    def plan(self, dataset: DatasetRow, objects: int) -> list[PlannedRun]:
+        """Every run, smaller sizes first; refuses what is not possible before anything runs."""
+        self._require_possible(dataset)
+        sizes, seeds = self.sizes or [objects], seeds_of(self.seeds, _MOST_SEEDS)
+        check_sizes(sizes, objects)
+        runs = []
+        for size in sorted(sizes):
+            runs += [PlannedRun(size, seed) for seed in seeds if self.trips]
+            for variant in [Variant.parse(text) for text in self.methods or _PAPERS]:
+                # methods without noise need no epsilon and one seed
+                noisy = find_method(variant.method).unit is not None
+                for epsilon in (self.epsilons or ["1"]) if noisy else [None]:
+                    for seed in seeds if noisy else seeds[:1]:
+                        runs.append(PlannedRun(size, seed, variant, epsilon))
+        for run in runs:
+            if run.variant is not None:
+                run.request(self.signature)
+        return runs
+
+    def _require_possible(self, dataset: DatasetRow) -> None:
         if self.each_trip and not self.trips:
             raise BadInput("[[each_trip]] is given without [[trips]]", remedy="give both")
         if self.trips and (self.roads is not None or self.time_steps):
@@ -186,6 +214,156 @@ class ExperimentOptions:
                 "[[trips]] measures neither recovery nor coarse times",
                 remedy="leave out [[roads]], [[map]] and [[time_step]]",
             )
+        if self.trips and (dataset.region is None or dataset.period is None):
+            raise BadInput(
+                f"[[trips]]: the region and the period of {dataset.name} are not known",
+                remedy=f"say them: freqdp dataset set {shlex.quote(dataset.name)} --region ... "
+                "--period ...",
+            )
+
+    def study(self, trials: Trials, progress: Progress) -> OnObjects | OnTrips:
+        """What the runs need, read from the database."""
+        if self.trips:
+            region, period = str(trials.dataset.region), str(trials.dataset.period)
+            known = facts_of(trials.build)
+            facts = known(LonLatArea().from_text(region), TimeStretch().from_text(period))
+            return OnTrips(trials, self, facts)
+        return OnObjects(trials, self, network_of(trials, self.roads, progress))
+
+
+class Study(Protocol):
+    """What runs the pieces of an experiment; made by every process that works on it."""
+
+    def run(self, piece: Any, progress: Progress) -> Any: ...
+
+
+class StudyOptions(Protocol):
+    """Options of an experiment."""
+
+    def study(self, trials: Trials, progress: Progress) -> Study: ...
+
+
+@dataclass
+class OnObjects:
+    """Runs by all metrics, against the objects that they ran on."""
+
+    trials: Trials
+    options: ExperimentOptions
+    network: Network | None
+    _sides: dict[int, tuple[Build, Truth | None]] = field(default_factory=dict)
+
+    def run(self, piece: PlannedRun, progress: Progress) -> list[Run]:
+        """A run for each of the time steps."""
+        side, truth = self._side(piece.objects, progress)
+        tried = self.trials.run(piece.request(self.options.signature), piece.seed, side)
+        return [
+            piece.done(self._measure(side, truth, tried, step, piece.seed), tried.seconds, step)
+            for step in self.options.time_steps_us
+        ]
+
+    def _side(self, size: int, progress: Progress) -> tuple[Build, Truth | None]:
+        """One size is kept at a time."""
+        if size not in self._sides:
+            side = some_objects(self.trials.build, size)
+            truth = None
+            if self.network is not None:
+                truth = Truth.of(self.network, side.trajectories, side.locations, progress)
+            self._sides = {size: (side, truth)}
+        return self._sides[size]
+
+    @staticmethod
+    def _measure(
+        side: Build, truth: Truth | None, tried: TrialResult, step: int | None, seed: int
+    ) -> dict[str, float]:
+        state = tried.state
+        if step is not None:
+            state = replace(state, trajectories=coarsen_times(state.trajectories, step))
+        case = Case.of(side, state, {**tried.request.values, "time_step": step})
+        values = measure_release(case, tried.request.method.kind, seed)
+        if truth is not None:
+            values |= truth.recovered(case.pair, Progress())
+        return values
+
+
+@dataclass(frozen=True)
+class _TripSide:
+    """What runs of one size are compared with."""
+
+    build: Build
+    reference: Reference
+    compared: int
+    """How many trips."""
+
+
+@dataclass
+class OnTrips:
+    """Runs by the metrics on trips."""
+
+    trials: Trials
+    options: ExperimentOptions
+    facts: tuple[Region, Period]
+    _sides: dict[int, _TripSide] = field(default_factory=dict)
+
+    def run(self, piece: PlannedRun, progress: Progress) -> list[Run]:
+        side = self._side(piece.objects)
+        objects = len(side.build.trajectories)
+        if piece.variant is None:
+            chosen = np.random.default_rng([piece.seed, objects]).integers(0, objects, objects)
+            again, seconds = side.build.trajectories.take(np.sort(chosen)), 0.0
+            trips = self._compared(again, side.build, piece.seed)
+        else:
+            # synthetic methods make as many as are compared with: divergences depend on how many
+            request = piece.request(self.options.signature, side.compared)
+            tried = self.trials.run(request, piece.seed, side.build)
+            seconds = tried.seconds
+            trips = compared_trips(
+                tried.state.trajectories, tried.state.places, self.facts, piece.seed
+            )
+        values = side.reference.compared_with(*trips)
+        return [replace(piece, objects=objects).done(values, seconds)]
+
+    def _compared(self, side: Trajectories, build: Build, seed: int) -> Any:
+        return compared_trips(side, build.locations, self.facts, seed)
+
+    def _side(self, size: int) -> _TripSide:
+        """One size is kept at a time."""
+        if size not in self._sides:
+            build = some_objects(self.trials.build, size)
+            if self.options.each_trip:
+                trips, places = as_trips(build.trajectories, build.locations, self.facts)
+                build = build.with_trajectories(trips, places)
+            region, _ = self.facts
+            box = CellBox(region.x_min, region.y_min, region.x_max, region.y_max)
+            compared = self._compared(build.trajectories, build, 0)
+            self._sides = {size: _TripSide(build, Reference.of(box, *compared), len(compared[0]))}
+        return self._sides[size]
+
+
+def some_objects(build: Build, count: int) -> Build:
+    """A random choice of objects, always the same; smaller choices are part of larger ones."""
+    objects = len(build.trajectories)
+    order = np.random.default_rng([_SUBSET_SEED, objects]).permutation(objects)
+    return build.with_trajectories(build.trajectories.take(np.sort(order[:count])))
+
+
+def network_of(trials: Trials, roads: RoadTable | None, progress: Progress) -> Network | None:
+    return None if roads is None else roads.network(trials.database, trials.row.srid, progress)
+
+
+def check_sizes(sizes: Sequence[int], objects: int) -> None:
+    for size in sizes:
+        if not 1 <= size <= objects:
+            raise BadInput(
+                f"[[objects]] {size} is not possible: the dataset has {objects:,}",
+                remedy=f"give a number from 1 to {objects}",
+            )
+
+
+def seeds_of(count: int, most: int) -> range:
+    """The seeds of so many runs of each: 1, 2, ..."""
+    if not 1 <= count <= most:
+        raise BadInput(f"[[seeds]] {count} is not between 1 and {most:,}", remedy="for example 5")
+    return range(1, count + 1)
 
 
 @dataclass(frozen=True)
@@ -197,30 +375,32 @@ class WrittenTables:
     runs: int
 
 
-@dataclass(frozen=True)
-class _ExperimentAsked:
-    dataset: str
-    build_id: int
-    options: ExperimentOptions
+def run_pieces(
+    engine: Engine,
+    database: Database,
+    dataset: str,
+    build: BuildRow,
+    options: StudyOptions,
+    pieces: Sequence[Any],
+    progress: Progress,
+) -> Iterator[Any]:
+    """What the study of the options makes of each piece, here or on workers."""
+    asked = (dataset, build.build_id, options)
+    with progress.stage("experiment", len(pieces), "runs") as stage:
+        for found in deal_out(engine, database, build, _study, asked, _run, pieces, progress):
+            yield found
+            stage.advance(1)
 
 
-def _made(database: Database, asked: _ExperimentAsked, progress: Progress) -> OnObjects | OnTrips:
-    """What the runs need, read from the database."""
-    options, dataset = asked.options, find_dataset(database, asked.dataset)
-    build, roads = find_build(database, asked.build_id), options.roads
-    network = None if roads is None else roads.network(database, build.srid, progress)
-    loaded = load_build(database, build.build_id, progress)
-    prepared = preparing(database, dataset, build, loaded)
-    design = options.design(build.trajectories)
-    if options.trips:
-        region, period = _require_facts(dataset)
-        known = facts_of(loaded)(LonLatArea().from_text(region), TimeStretch().from_text(period))
-        return OnTrips(loaded, known, design, prepared)
-    return OnObjects(loaded, network, design, prepared)
+def _study(database: Database, asked: tuple[str, int, StudyOptions], progress: Progress) -> Study:
+    dataset, build_id, options = asked
+    loaded = load_build(database, build_id, progress)
+    row = find_build(database, build_id)
+    return options.study(Trials(database, find_dataset(database, dataset), row, loaded), progress)
 
 
-def _run(made: OnObjects | OnTrips, piece: Any, progress: Progress) -> list[Run]:
-    return made.run(piece, progress)
+def _run(study: Study, piece: Any, progress: Progress) -> Any:
+    return study.run(piece, progress)
 
 
 def experiment_on(
@@ -230,32 +410,34 @@ def experiment_on(
     progress: Progress,
     engine: Engine = LOCAL,
 ) -> WrittenTables:
-    """Run the design on the current build of a dataset and write its files."""
+    """Run all methods on the current build of a dataset and write the files."""
     dataset = find_dataset(database, name)
     build = find_build(database, dataset.require_build())
-    options.require_possible()
-    if options.trips:
-        _require_facts(dataset)
-    design = options.design(build.trajectories)
-    check_sizes(design.sizes, build.trajectories)
-    list(design.requests())  # refuses a bad value before anything runs
-    files = files_in(
-        options.out or file_called(f"experiment_{name}", ""),
-        RESULT_FILES,
-        overwrite=options.overwrite,
-    )
-    pieces: Sequence[Any] = pieces_on_trips(design) if options.trips else design.pieces
-    runs: list[Run] = []
-    asked = _ExperimentAsked(name, build.build_id, options)
-    with progress.stage("experiment", len(pieces), "runs") as stage:
-        for found in deal_out(engine, database, build, _made, asked, _run, pieces, progress):
-            runs += found
-            stage.advance(1)
-    about = about_run(name, build, design.seeds, signature=design.signature)
-    files[0].parent.mkdir(parents=True, exist_ok=True)
+    pieces = options.plan(dataset, build.trajectories)
+    table, words, data, epsilon, size = files = result_files(name, options.out, options.overwrite)
+    found = run_pieces(engine, database, name, build, options, pieces, progress)
+    runs: list[Run] = [run for part in found for run in part]
+    seeds = seeds_of(options.seeds, _MOST_SEEDS)
+    about = about_run(name, build, seeds, signature=options.signature)
     markdown = as_markdown(runs, about)
-    _write(files, runs, markdown, as_json(runs, about))
+    table.parent.mkdir(parents=True, exist_ok=True)
+    table.write_text(as_csv(runs), "utf-8")
+    words.write_text(markdown, "utf-8")
+    data.write_text(as_json(about, runs=[asdict(run) for run in runs]), "utf-8")
+    first = runs[0].time_step_s
+    largest = max(run.objects for run in runs)
+    draw_epsilon(
+        [run for run in runs if run.objects == largest and run.time_step_s == first],
+        METRICS,
+        epsilon,
+    )
+    draw_size([run for run in runs if run.time_step_s == first], size)
     return WrittenTables(files, markdown, len(runs))
+
+
+def result_files(name: str, out: Path | None, overwrite: bool) -> list[Path]:
+    """What will be written; refused if it is there."""
+    return files_in(out or file_called(f"experiment_{name}", ""), RESULT_FILES, overwrite=overwrite)
 
 
 def about_run(name: str, build: BuildRow, seeds: Sequence[int], **asked: int) -> dict[str, Any]:
@@ -270,20 +452,48 @@ def about_run(name: str, build: BuildRow, seeds: Sequence[int], **asked: int) ->
     }
 
 
-def _require_facts(dataset: DatasetRow) -> tuple[str, str]:
-    """What is public of the dataset: trips are cut by it."""
-    if dataset.region is None or dataset.period is None:
-        raise BadInput(
-            f"[[trips]]: the region and the period of {dataset.name} are not known",
-            remedy=f"say them: freqdp dataset set {shlex.quote(dataset.name)} --region ... --period ...",
-        )
-    return dataset.region, dataset.period
+def as_csv(runs: Sequence[Run]) -> str:
+    """One row a run, all metrics."""
+    names = sorted({name for run in runs for name in run.values})
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([*_SETTINGS, "seed", "seconds", *names])
+    for run in runs:
+        settings = [getattr(run, name) for name in _SETTINGS]
+        values = [run.values.get(name, "") for name in names]
+        writer.writerow([*settings, run.seed, f"{run.seconds:.3f}", *values])
+    return text.getvalue()
 
 
-def _write(files: Sequence[Path], runs: Sequence[Run], markdown: str, document: str) -> None:
-    table, words, data, epsilon, size = files
-    table.write_text(as_csv(runs), "utf-8")
-    words.write_text(markdown, "utf-8")
-    data.write_text(document, "utf-8")
-    draw_epsilon(runs, epsilon)
-    draw_size(runs, size)
+def as_json(about: dict[str, Any], **found: Any) -> str:
+    return json.dumps({**about, **found}, indent=1) + "\n"
+
+
+def as_markdown(runs: Sequence[Run], about: dict[str, Any]) -> str:
+    """Mean and standard deviation over the seeds."""
+    shown = {title: name for title, name in COLUMNS.items() if any(name in r.values for r in runs)}
+    lines = [
+        f"Dataset {about['dataset']} ({about['snap']}), signature {about['signature']}, "
+        f"{len(about['seeds'])} seed(s), freqdp {about['software']}. Mean ± standard deviation over "
+        "the seeds. Seeded noise, nothing published, nothing spent.",
+        "",
+        "| method | epsilon | objects | time step | " + " | ".join(shown) + " | seconds |",
+        "|---" * 4 + "|---:" * (len(shown) + 1) + "|",
+    ]
+    groups: dict[tuple[Any, ...], list[Run]] = {}
+    for run in runs:
+        groups.setdefault(tuple(getattr(run, name) for name in _SETTINGS), []).append(run)
+    for (method, epsilon, objects, step), same in groups.items():
+        cells = [_spread([r.values[n] for r in same if n in r.values]) for n in shown.values()]
+        cells.append(_spread([r.seconds for r in same], 1))
+        settings = f"{method} | {epsilon or '-'} | {objects:,} | "
+        settings += "-" if step is None else f"{step:g} s"
+        lines.append(f"| {settings} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _spread(values: Sequence[float], digits: int = 3) -> str:
+    if not values:
+        return "-"
+    mean = f"{np.mean(values):.{digits}f}"
+    return mean if len(values) == 1 else f"{mean} ± {np.std(values, ddof=1):.{digits}f}"

@@ -1,82 +1,91 @@
-"""The two figures of an experiment: metrics against epsilon, and time against size."""
+"""The figures of experiments: metrics against epsilon, and time against size."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from freqdp_db.evaluation.figures import save_svg
-from freqdp_db.paper.runs import Run
-from freqdp_db.paper.summary_table import FIGURE, StepTimes, mean_of
 
-# Each panel: a metric and what is good. Markers and dashes tell the methods apart without colour.
-_PANELS = (
-    ("la_s.a.10", "LA_s, 10 strongest (lower is more private)"),
-    ("la_s.a.full", "LA_s, all places (lower is more private)"),
-    ("la_x.4", "LA_x, 4 known samples (lower is more private)"),
-    ("inf", "INF (lower is more useful)"),
-    ("ffp", "FFP (higher is more useful)"),
-    ("recovery.f", "recovery F (lower is more private)"),
-    ("trip.te", "TE of trips (lower is more useful)"),
-    ("trip.de", "DE of trips (lower is more useful)"),
-    ("trip.length", "lengths of trips (lower is more useful)"),
-    ("trip.density", "density of trips (lower is more useful)"),
-    ("trip.kendall", "Kendall of trips (higher is more useful)"),
-    ("trip.query", "queries on trips (lower is more useful)"),
-    ("trip.ffp", "FFP of trips (higher is more useful)"),
-)
-# The panels of the paper's figure "The impact of epsilon", in its order.
-_PAPER_PANELS = (
-    ("la_s.a.10", "LA_s"),
-    ("inf", "INF"),
-    ("de", "DE"),
-    ("te.trip", "TE"),
-    ("ffp", "FFP"),
-    ("recovery.f", "F-score"),
-    ("recovery.rmf", "RMF"),
-    ("recovery.accuracy", "Accuracy"),
-)
+if TYPE_CHECKING:
+    from freqdp_db.paper.experiment import Run
+
+METRICS = {
+    "la_s.a.10": "LA_s, 10 strongest (lower is more private)",
+    "la_s.a.full": "LA_s, all places (lower is more private)",
+    "la_x.4": "LA_x, 4 known samples (lower is more private)",
+    "inf": "INF (lower is more useful)",
+    "ffp": "FFP (higher is more useful)",
+    "recovery.f": "recovery F (lower is more private)",
+    "trip.te": "TE of trips (lower is more useful)",
+    "trip.de": "DE of trips (lower is more useful)",
+    "trip.length": "lengths of trips (lower is more useful)",
+    "trip.density": "density of trips (lower is more useful)",
+    "trip.kendall": "Kendall of trips (higher is more useful)",
+    "trip.query": "queries on trips (lower is more useful)",
+    "trip.ffp": "FFP of trips (higher is more useful)",
+}
+"""Panels of an experiment's figure: metrics, and what is good."""
+# markers and dashes tell the methods apart without colour
 _MARKERS = "osD^vPX*"
 _DASHES: tuple[Any, ...] = ("-", (0, (4, 2)), (0, (1, 1.5)), (0, (6, 2, 1, 2)))
 _COLOURS = ("#0b3c5d", "#c8102e", "#1d8a5f", "#8a5a00", "#6b3fa0", "#444444")
 
 
-def draw_epsilon(runs: Sequence[Run], path: Path) -> None:
-    """Mean of each metric against epsilon, for the largest size; methods without noise are level."""
-    size = max(run.objects for run in runs)
-    finest = runs[0].time_step_s
-    largest = [r for r in runs if r.objects == size and r.time_step_s == finest]
-    panels = [panel for panel in _PANELS if any(panel[0] in run.values for run in largest)]
-    figure, axes = _figure(len(panels))
-    epsilons = sorted({float(r.epsilon) for r in largest if r.epsilon is not None}) or [1.0]
-    for axis, (metric, title) in zip(axes, panels, strict=False):
-        for number, method in enumerate(dict.fromkeys(run.method for run in largest)):
-            mine = [r for r in largest if r.method == method]
-            if mine[0].epsilon is None:
-                level = float(np.mean([r.values[metric] for r in mine]))
+@dataclass(frozen=True)
+class StepTimes:
+    """How long the steps of GL take, and a query of each search, for one number of objects."""
+
+    objects: int
+    steps: dict[str, float]
+    """Seconds."""
+    searches: dict[str, float]
+    """Microseconds."""
+
+
+def draw_epsilon(
+    runs: Sequence[Run], metrics: Mapping[str, str], path: Path, columns: int = 3
+) -> None:
+    """Mean of each metric against epsilon; methods without noise are level.
+
+    metrics: their titles; those that no run has are left out.
+    """
+    panels = {name: title for name, title in metrics.items() if any(name in r.values for r in runs)}
+    figure, axes = _figure(len(panels), columns)
+    epsilons = sorted({float(run.epsilon) for run in runs if run.epsilon is not None}) or [1.0]
+    for axis, (metric, title) in zip(axes, panels.items(), strict=False):
+        for number, method in enumerate(dict.fromkeys(run.method for run in runs)):
+            found: dict[float | None, list[float]] = {}
+            for run in runs:
+                if run.method == method and metric in run.values:
+                    at = None if run.epsilon is None else float(run.epsilon)
+                    found.setdefault(at, []).append(run.values[metric])
+            means = {at: float(np.mean(values)) for at, values in found.items()}
+            if None in means:
                 ends = [min(epsilons) * 0.8, max(epsilons) * 1.25]
-                axis.plot(ends, [level, level], **_style(number, method), markevery=[1])
-                continue
-            points = [
-                (e, float(np.mean([r.values[metric] for r in mine if float(r.epsilon or 0) == e])))
-                for e in epsilons
-            ]
-            axis.plot(*zip(*points, strict=True), **_style(number, method))
-        _against_epsilon(axis, title, epsilons)
+                axis.plot(ends, [means[None]] * 2, **_style(number, method), markevery=[1])
+            elif means:
+                points = [(e, means[e]) for e in epsilons if e in means]
+                axis.plot(*zip(*points, strict=True), **_style(number, method))
+        axis.set_xscale("log")
+        axis.set_xticks(epsilons, [f"{e:g}" for e in epsilons])
+        axis.minorticks_off()
+        axis.set_title(title, fontsize=9, loc="left")
+        axis.set_xlabel("epsilon", fontsize=9)
+        axis.set_ylim(bottom=0)
     _legend(figure, axes[0])
     save_svg(figure, path)
 
 
 def draw_size(runs: Sequence[Run], path: Path) -> None:
     """Seconds to draw and edit, in memory, against the number of objects."""
-    figure, axes = _figure(1)
-    axis = axes[0]
-    finest = runs[0].time_step_s
+    figure, (axis,) = _figure(1)
     for number, method in enumerate(dict.fromkeys(run.method for run in runs)):
-        mine = [r for r in runs if r.method == method and r.time_step_s == finest]
+        mine = [r for r in runs if r.method == method]
         sizes = sorted({r.objects for r in mine})
         took = [float(np.mean([r.seconds for r in mine if r.objects == size])) for size in sizes]
         axis.plot(sizes, took, **_style(number, method))
@@ -85,22 +94,6 @@ def draw_size(runs: Sequence[Run], path: Path) -> None:
     axis.set_ylim(bottom=0)
     axis.set_title("Time to draw and edit", fontsize=9, loc="left")
     _legend(figure, axis)
-    save_svg(figure, path)
-
-
-def draw_paper_epsilon(runs: Sequence[Run], path: Path) -> None:
-    """The paper's figure: its eight metrics against epsilon, for its three methods."""
-    figure, axes = _figure(len(_PAPER_PANELS), columns=4)
-    mine = [run for run in runs if run.method in FIGURE and run.epsilon is not None]
-    epsilons = sorted({run.epsilon for run in mine if run.epsilon is not None}, key=float)
-    for axis, (metric, title) in zip(axes, _PAPER_PANELS, strict=True):
-        for number, method in enumerate(FIGURE):
-            found = [(float(e), mean_of(mine, method, e, metric)) for e in epsilons]
-            points = [point for point in found if point[1] is not None]
-            if points:
-                axis.plot(*zip(*points, strict=True), **_style(number, method))
-        _against_epsilon(axis, title, [float(e) for e in epsilons])
-    _legend(figure, axes[0])
     save_svg(figure, path)
 
 
@@ -143,15 +136,6 @@ def _figure(panels: int, columns: int = 3) -> tuple[Any, list[Any]]:
         axis.tick_params(labelsize=8)
         axis.grid(axis="y", color="#e2e6ea", linewidth=0.6)
     return figure, axes
-
-
-def _against_epsilon(axis: Any, title: str, epsilons: Sequence[float]) -> None:
-    axis.set_xscale("log")
-    axis.set_xticks(epsilons, [f"{e:g}" for e in epsilons])
-    axis.minorticks_off()
-    axis.set_title(title, fontsize=9, loc="left")
-    axis.set_xlabel("epsilon", fontsize=9)
-    axis.set_ylim(bottom=0)
 
 
 def _style(number: int, method: str) -> dict[str, Any]:

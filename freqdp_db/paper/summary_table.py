@@ -7,19 +7,25 @@ as it is in the paper.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from decimal import Decimal
 from functools import cached_property
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from freqdp_db.dataset.road_tables import RoadTable
+from freqdp_db.db.builds import find_build
 from freqdp_db.db.connection import Database
+from freqdp_db.db.datasets import find_dataset
+from freqdp_db.engines.partitions import LOCAL, Engine
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.attacks.recovery import Truth
 from freqdp_db.evaluation.metrics import measure
 from freqdp_db.evaluation.pair import Case, Pair
-from freqdp_db.evaluation.trials import Prepared, refusal, require_possible, run_trial
+from freqdp_db.evaluation.trials import Trials, refusal, require_possible
 from freqdp_db.evaluation.utility import (
     diameter_error,
     frequent_patterns,
@@ -30,8 +36,22 @@ from freqdp_db.evaluation.utility import (
 from freqdp_db.methods.contract import WorkingSet
 from freqdp_db.methods.registry import find_method
 from freqdp_db.model.arrays import offsets_from, rows_of
-from freqdp_db.model.trajectories import Build, Locations, Trajectories
-from freqdp_db.paper.runs import Run, some_objects
+from freqdp_db.model.trajectories import Build, Trajectories
+from freqdp_db.paper.bench import search_times
+from freqdp_db.paper.experiment import (
+    Run,
+    WrittenTables,
+    about_run,
+    as_csv,
+    as_json,
+    check_sizes,
+    network_of,
+    result_files,
+    run_pieces,
+    seeds_of,
+    some_objects,
+)
+from freqdp_db.paper.figures import StepTimes, draw_efficiency, draw_epsilon
 from freqdp_db.progress import Progress
 from freqdp_db.release.request import Request
 from freqdp_db.roads.network import Network
@@ -125,8 +145,34 @@ ROWS = (
 )  # fmt: skip
 FIGURE = ("PureG", "PureL", "GL")
 """What the figure of epsilon compares."""
+FIGURE_EPSILONS = ("0.1", "1", "10")
+PANELS = {
+    "la_s.a.10": "LA_s",
+    "inf": "INF",
+    "de": "DE",
+    "te.trip": "TE",
+    "ffp": "FFP",
+    "recovery.f": "F-score",
+    "recovery.rmf": "RMF",
+    "recovery.accuracy": "Accuracy",
+}
+"""Of the paper's figure "The impact of epsilon", in its order."""
+_MOST_SEEDS = 100
 
 
+NOTES = (
+    "The paper leaves several formulas out; ours are fixed once and for all methods. So look at the "
+    "order of the methods and at the size of the numbers, not at their digits.",
+    "LA: the 10 strongest signatures of each side, over the whole period, as in the paper. An attacker "
+    "who uses all places links far more; freqdp evaluate says how many.",
+    "PureG and PureL are one of the two mechanisms of GL each, with half of its epsilon. PureL and GL "
+    "insert by the paper's own rule (--spread paper).",
+    "A trajectory of GLOVE or KLT stands beside each object of its group, at the middle of its areas. "
+    "Trips of DPT and AdaTrace are nobody's and dealt out to objects by number, so what is linked is "
+    "chance; DE, TE and FFP compare trips with trips; their epsilon is for a whole person, which the "
+    "published ones are not.",
+)
+"""What is counted otherwise than a reader may think."""
 _OF_OBJECTS = frozenset(
     {"linking attacks", "mutual information", "information loss", "diameters", "trips",
      "frequent patterns"}
@@ -187,130 +233,210 @@ def _dealt(side: Trajectories, objects: int) -> Trajectories:
     return Trajectories(offsets, side.location[order], at, start)
 
 
-FIGURE_EPSILONS = ("0.1", "1", "10")
-Searches = Callable[[Database, Trajectories, Locations], dict[str, float]]
-"""Microseconds that each way to search takes for a query of the global step."""
+@dataclass(frozen=True)
+class PaperRun:
+    """A run of the table or of the figure of epsilon."""
+
+    row: PaperRow
+    epsilon: str
+    seed: int
 
 
 @dataclass(frozen=True)
-class PaperDesign:
-    """What is run: the table for the largest size, the times for all."""
+class PaperOptions:
+    """What the command was asked for; None: the default."""
 
-    sizes: Sequence[int]
-    epsilons: Sequence[str]
-    seeds: Sequence[int]
-    poi: tuple[str, str | None] | None
-    """A table of points of interest and its column of categories."""
+    sizes: Sequence[int] | None
+    epsilons: Sequence[str] | None
+    seeds: int
+    poi: str | None
+    """A table of points of interest."""
+    category: str | None
+    """Its column of categories."""
+    roads: RoadTable | None
+    out: Path | None
+    overwrite: bool
 
-    def request(self, row: PaperRow, epsilon: str, seed: int) -> Request:
-        given = dict(row.given)
-        known = {p.name for p in find_method(row.method).parameters}
-        if find_method(row.method).unit is not None:
-            given["epsilon"] = f"{Decimal(epsilon) / row.share:f}"
-        if "poi" in known and self.poi is not None:
-            given["poi"] = self.poi[0]
-            if self.poi[1] is not None:
-                given["category"] = self.poi[1]
-        return Request.parse(row.method, seed=str(seed), **given)
+    def objects(self, there: int) -> list[int]:
+        """Sizes that times are taken for, ascending; the table is for the largest."""
+        size = min(there, OBJECTS)
+        return sorted(self.sizes or {max(size // 4, 1), max(size // 2, 1), size})
 
-    def asked(self) -> list[tuple[PaperRow, str, int]]:
-        """Every run of the table, then those that only the figure of epsilon needs."""
-        table = [
-            (row, EPSILON, seed)
+    def request(self, run: PaperRun) -> Request:
+        method, given = find_method(run.row.method), dict(run.row.given)
+        if method.unit is not None:
+            given["epsilon"] = f"{Decimal(run.epsilon) / run.row.share:f}"
+        if self.poi is not None and "poi" in {p.name for p in method.parameters}:
+            given["poi"] = self.poi
+            if self.category is not None:
+                given["category"] = self.category
+        return Request.parse(run.row.method, seed=str(run.seed), **given)
+
+    def plan(self, objects: int) -> list[PaperRun]:
+        """Runs of the table, then of the figure of epsilon; refuses what is not possible."""
+        if self.category is not None and self.poi is None:
+            raise BadInput(
+                "[[category]] is given without [[poi]]", remedy="name the table: [[poi]]"
+            )
+        check_sizes(self.objects(objects), objects)
+        seeds = seeds_of(self.seeds, _MOST_SEEDS)
+        runs = [
+            PaperRun(row, EPSILON, seed)
             for row in ROWS
-            for seed in (self.seeds if find_method(row.method).unit else self.seeds[:1])
+            for seed in (seeds if find_method(row.method).unit else seeds[:1])
         ]
-        figure = [
-            (row, epsilon, self.seeds[0])
+        runs += [
+            PaperRun(row, epsilon, seeds[0])
             for row in ROWS
             if row.title in FIGURE
-            for epsilon in self.epsilons
+            for epsilon in self.epsilons or FIGURE_EPSILONS
             if Decimal(epsilon) != Decimal(EPSILON)
         ]
-        return table + figure
+        for run in runs:
+            self.request(run)
+        return runs
 
-
-@dataclass(frozen=True)
-class StepTimes:
-    """How long the steps of GL take, and a query of each search, for one number of objects."""
-
-    objects: int
-    steps: dict[str, float]
-    """Seconds."""
-    searches: dict[str, float]
-    """Microseconds."""
-
-
-@dataclass(frozen=True)
-class PaperResult:
-    runs: list[Run]
-    """`method` is the title of the paper."""
-    left_out: dict[str, str] = field(default_factory=dict)
-    """Rows that could not be run, and what would help."""
-    times: list[StepTimes] = field(default_factory=list)
+    def study(self, trials: Trials, progress: Progress) -> PaperStudy:
+        """What the runs need, read from the database."""
+        network = network_of(trials, self.roads, progress)
+        assert network is not None
+        return PaperStudy(trials, self, network)
 
 
 @dataclass
-class PaperRuns:
+class PaperStudy:
     """The runs of the table and of the figures; nothing is published and nothing spent."""
 
-    database: Database
-    build: Build
+    trials: Trials
+    options: PaperOptions
     network: Network
-    design: PaperDesign
-    prepared: Prepared
-    searches: Searches
 
     @cached_property
     def _original(self) -> Build:
         """The objects of the table."""
-        size = max(self.design.sizes)
-        return self.build.with_trajectories(some_objects(self.build.trajectories, size))
+        sizes = self.options.objects(len(self.trials.build.trajectories))
+        return some_objects(self.trials.build, sizes[-1])
 
     @cached_property
     def _truth(self) -> Truth:
         build = self._original
         return Truth.of(self.network, build.trajectories, build.locations, Progress())
 
-    def run(self, row: PaperRow, epsilon: str, seed: int) -> Run | str:
-        """A run of the table or of the figure of epsilon; text: why it cannot be run."""
+    def run(self, piece: PaperRun | int, progress: Progress) -> Run | StepTimes | str:
+        """A run, or times for so many objects; text: why it cannot be run."""
+        return self._time(piece) if isinstance(piece, int) else self._measure(piece)
+
+    def _measure(self, piece: PaperRun) -> Run | str:
         original = self._original
         try:
-            request = self.design.request(row, epsilon, seed)
+            request = self.options.request(piece)
             require_possible(request, original.trajectories)
-            request, world = self.prepared(request)
+            tried = self.trials.run(request, piece.seed, original)
         except BadInput as error:
             return refusal(error)
-        state, seconds = run_trial(request, world, seed, original.trajectories)
-        case = Case.of(original, state, request.values)
-        pair = aligned(case, state)
-        found = paper_metrics(case, state, pair, seed)
-        if not is_nobodys(state):
+        case = Case.of(original, tried.state, tried.request.values)
+        pair = aligned(case, tried.state)
+        found = paper_metrics(case, tried.state, pair, piece.seed)
+        if not is_nobodys(tried.state):
             found |= self._truth.recovered(pair, Progress())
         values = {name: found[name] for name in COLUMNS.values() if name in found}
-        shown = epsilon if request.method.unit else None
-        return Run(row.title, shown, len(original.trajectories), seed, None, seconds, values)
+        epsilon = piece.epsilon if request.method.unit else None
+        objects = len(original.trajectories)
+        return Run(piece.row.title, epsilon, objects, piece.seed, None, tried.seconds, values)
 
-    def time(self, count: int) -> StepTimes:
+    def _time(self, count: int) -> StepTimes:
         """GL by step, in memory, and the searches of its global step."""
         row = next(row for row in ROWS if row.title == "GL")
-        original = some_objects(self.build.trajectories, count)
-        request, world = self.prepared(self.design.request(row, EPSILON, self.design.seeds[0]))
-        shown = Progress()
-        run_trial(request, world, self.design.seeds[0], original, shown)
+        request = self.options.request(PaperRun(row, EPSILON, seed=1))
+        original, shown = some_objects(self.trials.build, count), Progress()
+        self.trials.run(request, 1, original, shown)
         steps = {
             name: sum(shown.seconds.get(f"{name} {part}", 0.0) for part in ("draw", "work"))
             for name in (step.name for step in request.method.steps)
         }
-        searched = self.searches(self.database, original, self.build.locations)
+        searched = search_times(
+            self.trials.database, original.trajectories, original.locations, EPSILON
+        )
         return StepTimes(count, steps, searched)
 
 
-def mean_of(runs: Sequence[Run], title: str, epsilon: str, metric: str) -> float | None:
-    """Over the seeds; None: it was not measured."""
-    found = [
-        run.values[metric]
-        for run in runs
-        if run.method == title and run.epsilon in (None, epsilon) and metric in run.values
+@dataclass(frozen=True)
+class PaperResult:
+    runs: list[Run] = field(default_factory=list)
+    """`method` is the title of the paper."""
+    left_out: dict[str, str] = field(default_factory=dict)
+    """Rows that could not be run, and what would help."""
+    times: list[StepTimes] = field(default_factory=list)
+
+    def mean(self, title: str, metric: str) -> float | None:
+        """Of a cell of the table, over the seeds; None: it was not measured."""
+        found = [
+            run.values[metric]
+            for run in self.runs
+            if run.method == title and run.epsilon in (None, EPSILON) and metric in run.values
+        ]
+        return float(np.mean(found)) if found else None
+
+
+def paper_on(
+    database: Database,
+    name: str,
+    options: PaperOptions,
+    progress: Progress,
+    engine: Engine = LOCAL,
+) -> WrittenTables:
+    """Run the paper's comparison on the current build of a dataset and write its files."""
+    build = find_build(database, find_dataset(database, name).require_build())
+    planned, sizes = options.plan(build.trajectories), options.objects(build.trajectories)
+    if options.roads is None:
+        raise BadInput(
+            "[[paper]] needs [[roads]]: five of its columns are a recovery attack",
+            remedy="name an edge table: [[roads]] schema.table (freqdp load roads makes one)",
+        )
+    table, words, data, epsilon, times = files = result_files(name, options.out, options.overwrite)
+    result = PaperResult()
+    pieces: list[PaperRun | int] = [*planned, *sizes]
+    found = run_pieces(engine, database, name, build, options, pieces, progress)
+    for piece, part in zip(pieces, found, strict=True):
+        if isinstance(part, Run):
+            result.runs.append(part)
+        elif isinstance(piece, int):
+            result.times.append(part)
+        else:
+            result.left_out[piece.row.title] = part
+    about = about_run(name, build, seeds_of(options.seeds, _MOST_SEEDS), objects=sizes[-1])
+    markdown = paper_markdown(result, about)
+    published = {row.title: dict(zip(COLUMNS.values(), row.values, strict=True)) for row in ROWS}
+    table.parent.mkdir(parents=True, exist_ok=True)
+    table.write_text(as_csv(result.runs), "utf-8")
+    words.write_text(markdown, "utf-8")
+    data.write_text(as_json(about, published=published, **asdict(result)), "utf-8")
+    draw_epsilon([run for run in result.runs if run.method in FIGURE], PANELS, epsilon, columns=4)
+    draw_efficiency(result.times, times)
+    return WrittenTables(files, markdown, len(result.runs))
+
+
+def paper_markdown(result: PaperResult, about: dict[str, Any]) -> str:
+    """For each method what was measured, and below it what the paper has."""
+    lines = [
+        f"The paper's table on {about['dataset']} ({about['snap']}), {about['objects']:,} objects, "
+        f"epsilon {EPSILON}, {len(about['seeds'])} seed(s), freqdp {about['software']}; below each "
+        f"line what the paper has ({OBJECTS:,} taxis of T-Drive). Seeded noise, nothing published, "
+        "nothing spent.",
+        "",
+        "| method | | " + " | ".join(COLUMNS) + " |",
+        "|---|---" + "|---:" * len(COLUMNS) + "|",
     ]
-    return float(np.mean(found)) if found else None
+    for row in ROWS:
+        what = "not run" if row.title in result.left_out else "here"
+        mine = [result.mean(row.title, name) for name in COLUMNS.values()]
+        lines.append(f"| {row.title} | {what} | " + " | ".join(map(_cell, mine)) + " |")
+        lines.append("| | paper | " + " | ".join(map(_cell, row.values)) + " |")
+    lines.append("")
+    lines += [f"- Not run, {title}: {why}." for title, why in result.left_out.items()]
+    lines += [f"- {note}" for note in NOTES]
+    return "\n".join(lines) + "\n"
+
+
+def _cell(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"

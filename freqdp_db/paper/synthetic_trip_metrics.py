@@ -3,18 +3,12 @@
 To compare synthetic releases with each other: start and end (TE), diameter (DE), length, how many
 trips pass each cell (density, Kendall), range queries, and frequent patterns (FFP). Between two samples
 a trip goes straight, so that trips with many and with few samples compare.
-
-Experiments on trips: synthetic methods side by side, and what a resample of the data would lose.
-
-Both sides are cut into trips by the rule of the synthetic methods, inside the public region and
-period. For each size and seed, objects drawn with replacement stand beside the methods (`resampled`):
-no method can be asked for less than what chance does.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeAlias
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numba import njit
@@ -23,7 +17,6 @@ from numpy.typing import NDArray
 from freqdp_db.engines.ranges import add, map_ranges, merged
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.pair import CellBox
-from freqdp_db.evaluation.trials import Prepared, run_trial
 from freqdp_db.evaluation.utility import (
     SIDE,
     binned_divergence,
@@ -37,9 +30,7 @@ from freqdp_db.evaluation.utility import (
 )
 from freqdp_db.methods.synthesis.trips import cut_trips
 from freqdp_db.model.arrays import Ids, Ints, Metres, owners
-from freqdp_db.model.trajectories import Build, Locations, Trajectories
-from freqdp_db.paper.runs import Design, Run, some_objects
-from freqdp_db.progress import Progress
+from freqdp_db.model.trajectories import Locations, Trajectories
 
 if TYPE_CHECKING:
     from freqdp_db.methods.synthesis.public import Period, Region
@@ -47,6 +38,7 @@ if TYPE_CHECKING:
 
 _COVERAGE_SIDE = 15
 _QUERIES = 300
+_SQUARES = 7
 _QUERY_SIDES_M = (2_000.0, 18_000.0)
 _QUERY_WIDEST = 1 / 3
 _QUERY_FLOOR = 0.01
@@ -114,9 +106,9 @@ class Reference:
     seen: Seen
 
     @classmethod
-    def of(cls, box: CellBox, trips: Trajectories, places: Locations, seed: int) -> Reference:
-        """`seed` places the squares of the queries."""
-        rng = np.random.default_rng([seed, _QUERIES])
+    def of(cls, box: CellBox, trips: Trajectories, places: Locations) -> Reference:
+        """The squares of the queries are the same in all experiments."""
+        rng = np.random.default_rng([_SQUARES, _QUERIES])
         widest = _QUERY_WIDEST * min(box.east - box.west, box.north - box.south)
         side = rng.uniform(min(_QUERY_SIDES_M[0], widest), min(_QUERY_SIDES_M[1], widest), _QUERIES)
         west = rng.uniform(box.west, box.east - side)
@@ -172,82 +164,8 @@ def _apart(before: Metres, after: Metres) -> float:
     return binned_divergence(before, after, float(before.max(initial=0.0)))
 
 
-RESAMPLED = "resampled"
 MOST_COMPARED = 20_000
-"""Of each side at most so many trips are compared, drawn at random; synthetic methods make as many
-as are compared with: divergences depend on how many."""
-TripPiece: TypeAlias = tuple[int, int, int | None]
-"""A size, and the seed of a resample of it or which run of the design."""
-_SQUARES = 7
-"""Which squares the queries are, in all experiments."""
-
-
-@dataclass(frozen=True)
-class _Side:
-    """What runs of one size are compared with."""
-
-    build: Build
-    reference: Reference
-    compared: int
-    """How many trips."""
-
-
-@dataclass
-class OnTrips:
-    """Runs by the metrics on trips."""
-
-    build: Build
-    facts: tuple[Region, Period]
-    design: Design
-    prepared: Prepared
-    _sides: dict[int, _Side] = field(default_factory=dict)
-
-    def run(self, piece: TripPiece, progress: Progress) -> list[Run]:
-        size, seed, number = piece
-        side = self._side(size)
-        if number is None:
-            return [self._resampled(side, seed)]
-        asked = list(replace(self.design, size=side.compared).requests())[number]
-        request, world = self.prepared(asked.request)
-        state, seconds = run_trial(request, replace(world, build=side.build), asked.seed)
-        trips = _compared(state.trajectories, state.places, self.facts, asked.seed)
-        values = side.reference.compared_with(*trips)
-        return [asked.measured(values, len(side.build.trajectories), None, seconds)]
-
-    def _resampled(self, side: _Side, seed: int) -> Run:
-        original, count = side.build.trajectories, len(side.build.trajectories)
-        rng = np.random.default_rng([seed, count])
-        again = original.take(np.sort(rng.integers(0, count, count)))
-        trips = _compared(again, side.build.locations, self.facts, seed)
-        values = side.reference.compared_with(*trips)
-        return Run(RESAMPLED, None, count, seed, None, 0.0, values)
-
-    def _side(self, size: int) -> _Side:
-        """One size is kept at a time."""
-        if size not in self._sides:
-            build = self.build.with_trajectories(some_objects(self.build.trajectories, size))
-            if self.design.each_trip:
-                trips, places = as_trips(build.trajectories, build.locations, self.facts)
-                build = build.with_trajectories(trips, places)
-            region, _ = self.facts
-            box = CellBox(region.x_min, region.y_min, region.x_max, region.y_max)
-            compared = _compared(build.trajectories, build.locations, self.facts, 0)
-            reference = Reference.of(box, *compared, _SQUARES)
-            self._sides = {size: _Side(build, reference, len(compared[0]))}
-        return self._sides[size]
-
-
-def pieces_on_trips(design: Design) -> list[TripPiece]:
-    """For each size the resamples, then every run of the design."""
-    runs = sum(1 for _ in design.requests())
-    return [
-        piece
-        for size in sorted(design.sizes)
-        for piece in (
-            *((size, seed, None) for seed in design.seeds),
-            *((size, 0, number) for number in range(runs)),
-        )
-    ]
+"""Of each side at most so many trips are compared, drawn at random."""
 
 
 def as_trips(
@@ -265,7 +183,7 @@ def as_trips(
     return Trajectories(trips.offsets, location, trips.at, start), Locations(trips.x, trips.y)
 
 
-def _compared(
+def compared_trips(
     side: Trajectories, places: Locations, facts: tuple[Region, Period], seed: int
 ) -> tuple[Trajectories, Locations]:
     """The trips of one side that are compared."""

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from world import ADD_CITY, freqdp, query
 
-from freqdp_db.paper import bench_search
+from freqdp_db.paper import bench
 from freqdp_db.paper.bench import PipelineRun, growth_exponent
 from freqdp_db.paper.strategies import STRATEGIES, Strategy
 from freqdp_db.search.best import Nearest
@@ -64,7 +64,7 @@ def test_a_wrong_answer_is_seen(city: str, monkeypatch: pytest.MonkeyPatch) -> N
         found.loss_mm[-1] += 1
         return found
 
-    monkeypatch.setitem(bench_search.STRATEGIES, "extent", Strategy("extent", right.build, wrong))
+    monkeypatch.setitem(bench.STRATEGIES, "extent", Strategy("extent", right.build, wrong))
     done = freqdp(city, "bench", "search", "city", "--queries", "10", "--strategies",
                   "linear,extent", "--json")  # fmt: skip
     assert json.loads(done.out)["answers_equal"] is False

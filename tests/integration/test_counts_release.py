@@ -15,7 +15,7 @@ from servers import SharedServer, cloned
 from world import freqdp, query, try_only, value, written
 
 from freqdp_db.evaluation.evaluate import approve_within_limit
-from freqdp_db.evaluation.recommendation import grid
+from freqdp_db.evaluation.recommendation import choosing
 from freqdp_db.jobs.worker import Worker
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "counts.md"
@@ -161,7 +161,7 @@ def test_dask_is_refused(made: str) -> None:
 def test_recommend_tries_counts(
     made: str, purpose: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wanted = [m.label for m in grid.GRID if m.label.startswith("counts")]
+    wanted = [m.label for m in choosing.GRID if m.label.startswith("counts")]
     try_only(monkeypatch, *wanted, "cut")
     found = freqdp(
         made, "recommend", "vans", "--risk", "20%", "--for", purpose, "--minutes", "30", "--objects",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import psycopg
@@ -70,26 +71,34 @@ def test_the_pair_is_what_the_log_gives(released: str) -> None:
     assert pair.time_step_us == _STEP_US
 
 
-def test_metrics_are_stored_and_marked(released: str) -> None:
-    document = freqdp(released, "evaluate", "r").succeeded()
-    stored = query(released, "SELECT name, value, publishable, seed FROM freqdp.metric")
+@pytest.fixture(scope="module")
+def measured(shared_server: SharedServer, released_template: str) -> Iterator[tuple[str, Any]]:
+    """A database in which the release was measured with roads, and what was said."""
+    with cloned(shared_server.get(), released_template) as url:
+        yield url, freqdp(url, "evaluate", "r", "--roads", "demo.roads").succeeded()
+
+
+def test_metrics_are_stored_and_marked(measured: tuple[str, Any]) -> None:
+    url, document = measured
+    unsaid = [name for name in document["metrics"] if meaning_of(name).what == name]
+    assert unsaid == [], "every metric has words"
+    assert [v["question"][:5] for v in document["verdicts"]] == ["Could", "Is it", "Could"]
+    # the same seed measures the same; without roads, what was recovered before stays on record
+    again = freqdp(url, "evaluate", "r").succeeded()["metrics"]
+    assert again.items() < document["metrics"].items()
+    stored = query(url, "SELECT name, value, publishable, seed FROM freqdp.metric")
     assert {name: value for name, value, *_ in stored} == document["metrics"]
     assert {name for name, _, publishable, _ in stored if publishable} == PUBLISHABLE
     assert {seed for *_, seed in stored} == {1}
-    shown = query(released, "SELECT release, name, value FROM freqdp.publishable_metric")
+    shown = query(url, "SELECT release, name, value FROM freqdp.publishable_metric")
     assert {(r, n) for r, n, _ in shown} == {("r", name) for name in PUBLISHABLE}
-    assert [v["question"][:5] for v in document["verdicts"]] == ["Could", "Is it", "Could"]
-    again = freqdp(released, "evaluate", "r").succeeded()
-    assert again["metrics"] == document["metrics"], "the same seed measures the same"
-    assert len(query(released, "SELECT name FROM freqdp.metric")) == len(stored)
 
 
-def test_words_come_before_codes(released: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_words_come_before_codes(
+    measured: tuple[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
-    measured = freqdp(released, "evaluate", "r", "--roads", "demo.roads").succeeded()["metrics"]
-    unsaid = [name for name in measured if meaning_of(name).what == name]
-    assert unsaid == [], "every metric has words"
-    shown = freqdp(released, "evaluate", "r", in_words=True)
+    shown = freqdp(measured[0], "evaluate", "r", in_words=True)
     assert shown.code == 0
     lines = shown.out.splitlines()
     line = next(line for line in lines if line.endswith(" la"))
@@ -118,39 +127,35 @@ def test_words_come_before_codes(released: str, monkeypatch: pytest.MonkeyPatch)
     }
 
 
-def test_a_withdrawn_release_shows_and_measures_nothing(released: str) -> None:
-    freqdp(released, "evaluate", "r", "--seed", "2").succeeded()
-    freqdp(released, "release", "withdraw", "r").succeeded()
-    assert query(released, "SELECT name FROM freqdp.publishable_metric") == []
-    freqdp(released, "evaluate", "r").refused("withdrawn")
-
-
-def test_recovery_over_the_citys_roads(released: str) -> None:
-    found = freqdp(released, "evaluate", "r", "--roads", "demo.roads").succeeded()["metrics"]
-    precision, recall = found["recovery.precision"], found["recovery.recall"]
+def test_recovery_over_roads_of_any_tool(measured: tuple[str, Any]) -> None:
+    """Ours; and the usual columns of pgRouting, another reference system, one-part multilines."""
+    url, document = measured
+    ours = document["metrics"]
+    precision, recall = ours["recovery.precision"], ours["recovery.recall"]
     assert 0.1 < precision < 1.0
     assert 0.1 < recall < 1.0
-    assert found["recovery.rmf"] == pytest.approx(recall / precision + 1 - 2 * recall)
-    assert 0.0 < found["recovery.accuracy"] < 1.0
-    assert found["recovery.matched"] > 0.9
-    # measured without roads, what was recovered before stays on record
-    freqdp(released, "evaluate", "r").succeeded()
-    kept = query(released, "SELECT value FROM freqdp.metric WHERE name = 'recovery.f'")
-    assert kept == [(found["recovery.f"],)]
-
-
-def test_roads_of_pgrouting(released: str) -> None:
-    """The usual columns of another tool, another reference system, one-part multilines."""
+    assert ours["recovery.rmf"] == pytest.approx(recall / precision + 1 - 2 * recall)
+    assert 0.0 < ours["recovery.accuracy"] < 1.0
+    assert ours["recovery.matched"] > 0.9
     query(
-        released,
+        url,
         "CREATE TABLE demo.ways AS SELECT id AS gid, source, target, 1.0 AS cost, "
         "CASE WHEN oneway THEN -1.0 ELSE 1.0 END AS reverse_cost, "
         "ST_Multi(ST_Transform(geom, 3857)) AS the_geom FROM demo.roads",
     )
-    ours = freqdp(released, "evaluate", "r", "--roads", "demo.roads").succeeded()["metrics"]
-    theirs = freqdp(released, "evaluate", "r", "--roads", "demo.ways").succeeded()["metrics"]
+    theirs = freqdp(url, "evaluate", "r", "--roads", "demo.ways").succeeded()["metrics"]
     for name in ("precision", "recall", "accuracy"):
         assert theirs[f"recovery.{name}"] == pytest.approx(ours[f"recovery.{name}"], abs=0.01)
+
+
+def test_a_withdrawn_release_shows_and_measures_nothing(
+    shared_server: SharedServer, measured: tuple[str, Any]
+) -> None:
+    template = str(psycopg.conninfo.conninfo_to_dict(measured[0])["dbname"])
+    with cloned(shared_server.get(), template) as url:
+        freqdp(url, "release", "withdraw", "r").succeeded()
+        assert query(url, "SELECT name FROM freqdp.publishable_metric") == []
+        freqdp(url, "evaluate", "r").refused("withdrawn")
 
 
 def test_match_writes_the_road_of_each_sample(released: str) -> None:

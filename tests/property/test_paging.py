@@ -12,7 +12,7 @@ from small_worlds import thorough, worlds
 
 from freqdp_db.model.arrays import Ids, Ints, offsets_from
 from freqdp_db.model.trajectories import Locations, Trajectories
-from freqdp_db.paper.grid_searches import distinct_rows, search_linear
+from freqdp_db.paper.strategies import distinct_rows, search_linear
 from freqdp_db.search import stored
 from freqdp_db.search.best import Queries
 from freqdp_db.search.grid import cells_of, file_trajectories

@@ -221,11 +221,11 @@ def test_hours_and_days_are_local() -> None:
     ],
 )
 def test_local_times_of_many_years(zone: str) -> None:
-    """Every quarter of an hour of twelve years, against the clock of each."""
+    """Times of twelve years, to a quarter of an hour, against the clock of each."""
     at = np.arange(0, 12 * 366 * 24 * HOUR_US, HOUR_US // 4)
     found = local_times(at, zone)
     epoch, there = datetime(2000, 1, 1, tzinfo=UTC), ZoneInfo(zone)
-    for k in range(0, len(at), 7):
+    for k in range(0, len(at), 23):
         clock = (epoch + timedelta(microseconds=int(at[k]))).astimezone(there).replace(tzinfo=UTC)
         assert found[k] == (clock - epoch) // timedelta(microseconds=1)
 

@@ -18,9 +18,8 @@ from freqdp_db.errors import BadInput
 from freqdp_db.loading.city import City
 from freqdp_db.model.arrays import Ints, offsets_from
 from freqdp_db.model.trajectories import Locations, Trajectories
-from freqdp_db.paper.bench_search import parse_names
-from freqdp_db.paper.grid_searches import distinct_rows
-from freqdp_db.paper.strategies import DEFAULT, STRATEGIES, index_bytes
+from freqdp_db.paper.bench import parse_names
+from freqdp_db.paper.strategies import DEFAULT, STRATEGIES, distinct_rows, index_bytes
 from freqdp_db.search.best import Queries
 
 thorough = settings(derandomize=True, deadline=None, max_examples=60, database=None)

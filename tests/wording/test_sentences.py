@@ -9,11 +9,15 @@ from typing import Any
 
 from snapshots import require_same
 
-from freqdp_db.evaluation.recommendation.choosing import percent, risk_in_words
-from freqdp_db.evaluation.recommendation.options import in_words as use_in_words
-from freqdp_db.evaluation.recommendation.running import how_long, span
-from freqdp_db.evaluation.report.contents import exposures
-from freqdp_db.evaluation.report.words import by_group, meaning_of, verdicts
+from freqdp_db.evaluation.recommendation.choosing import percent, risk_in_words, use_in_words
+from freqdp_db.evaluation.recommendation.recommend import how_long, span
+from freqdp_db.evaluation.report.words import (
+    attackers,
+    beside_attackers,
+    by_group,
+    meaning_of,
+    verdicts,
+)
 from freqdp_db.methods.contract import KINDS
 from freqdp_db.methods.registry import METHODS
 from freqdp_db.methods.relations import TRAJECTORIES
@@ -110,7 +114,7 @@ CASES: list[dict[str, float]] = [
 METRICS = [
     "exposure", "exposure.s.b.10", "exposure.near.1.precision", "la", "la_t.b", "inf",
     "density.busiest.shares", "exposure.habits.low", "query_error", "query_error.mean",
-    "published.query", "exposure.x.1", "exposure.x.1.half", "mi.nats", "of.another.version",
+    "exposure.x.1", "exposure.x.1.half", "mi.nats", "of.another.version",
 ]  # fmt: skip
 
 
@@ -120,10 +124,8 @@ def _verdicts() -> Iterator[str]:
         for said in verdicts(values, "city_1"):
             if said.metric in values or not values:
                 yield f"{said.answer} ({said.tone}; {said.metric} {said.value}): {said.meaning}"
-        shown = exposures(values)
-        if shown is not None:
-            marked = ["font-weight: 700" in svg for _, svg in shown.panels]
-            yield f"{shown.worst} {[title for title, _ in shown.panels]} {marked} {shown.marked}"
+        yield from (f"{a.who}: {a.learnt}, {a.half}, {a.precision}" for a in attackers(values))
+        yield from beside_attackers(values)
     yield f"== moot: {verdicts({}, 'city_1', 'Its trips are nobody s.')[2]}"
     yield "== metrics"
     yield from (f"{name}: {meaning_of(name).what}" for name in METRICS)

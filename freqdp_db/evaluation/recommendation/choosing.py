@@ -1,28 +1,301 @@
-"""Choose: the most useful candidate that keeps the risk, or what comes nearest.
+"""What `recommend` tries, how a candidate is judged, and which one is chosen.
+
+A purpose rates a release by one number from 0 to 1. 0 is "nothing in common with the original", 1 is
+"the same". They compare methods on one dataset and are no scores to quote. A divergence (JSD, at most
+ln 2) becomes 1 - sqrt(JSD / ln 2): the root makes a distance of it, and keeps small losses visible.
+
+- `density`: 1 - sqrt(JSD / ln 2) of samples by 500 m cell and hour of the day (metric `density`).
+- `flows`: mean of F1 and of 1 - relative error (at most 1) of the 100 largest flows (`flow.f1`, `flow`).
+- `trips`: mean of 1 - sqrt(JSD / ln 2) of trip lengths, durations, and moves between cells of 1 km
+  (`length`, `duration`, `transitions`).
+- of `counts`, density and flows are counted in the zones of its tables: visits of persons by zone and
+  hour, trips between zones.
+- `histories`: share of each object's visits that stays its own (1 - `inf.sym`).
 
 The risk of a candidate is what the best attacker learns of a person's samples, as `evaluate` counts it:
 the largest exposure. Of made-up trips it is the largest above its control, because what an attacker
 hits there by chance is not learnt from anybody's samples. `half` is the share of persons of whom an
 attacker learns more than half. Another draw and other persons give other numbers: both must stay within
-the limit at the upper end of what such trials show.
+the limit at the upper end of what such trials show. The most useful candidate that does is chosen.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.attacks.exposure import is_exposure
-from freqdp_db.evaluation.recommendation.grid import MethodToTry
-from freqdp_db.evaluation.recommendation.options import Purpose, in_words
 from freqdp_db.evaluation.report.words import attack_in_words
+from freqdp_db.methods.contract import KINDS, Kind
+from freqdp_db.methods.registry import find_method
 from freqdp_db.model.documents import Document
 from freqdp_db.privacy.guarantee import ProtectedUnit
 from freqdp_db.release.request import Request
+
+# Purposes.
+
+
+_WORDS = ((0.9, "nearly as before"), (0.7, "well"), (0.5, "roughly"), (0.25, "poorly"))
+"""From this number on; what is below the last is hardly kept."""
+
+
+@dataclass(frozen=True)
+class Purpose:
+    """One use of a release, and how well it serves it."""
+
+    name: str
+    asks: str
+    """What its analysts want to know."""
+    counted: str
+    """What the number counts, in a sentence."""
+    score: Callable[[Mapping[str, float]], float]
+    kinds: frozenset[Kind] = field(default_factory=lambda: frozenset(KINDS))
+    """Releases of these kinds can serve it at all."""
+
+
+def kept(divergence: float) -> float:
+    """A divergence as a number from 0 (nothing in common) to 1 (the same)."""
+    return 1.0 - math.sqrt(min(max(divergence / math.log(2.0), 0.0), 1.0))
+
+
+PURPOSES = {
+    purpose.name: purpose
+    for purpose in (
+        Purpose(
+            "density",
+            "where and when there are many",
+            "How alike the counts by place (cells of 500 m) and hour of the day are.",
+            lambda values: kept(values["density"]),
+        ),
+        Purpose(
+            "flows",
+            "how many travel from where to where",
+            "How many of the 100 largest flows between areas of 1 km are found again, and how right "
+            "their sizes are.",
+            lambda values: (values["flow.f1"] + 1.0 - min(values["flow"], 1.0)) / 2,
+        ),
+        Purpose(
+            "trips",
+            "how far, how long and which way trips go",
+            "How alike lengths and durations of trips and moves between areas of 1 km are.",
+            lambda values: fmean(kept(values[n]) for n in ("length", "duration", "transitions")),
+            frozenset(KINDS) - {"counts"},
+        ),
+        Purpose(
+            "histories",
+            "what one object does over time",
+            "How much of each object's visits stays its own, of all that is then under its name.",
+            lambda values: 1.0 - values["inf.sym"],
+            frozenset({"edited"}),
+        ),
+    )
+}
+
+
+def find_purpose(name: str) -> Purpose:
+    if name not in PURPOSES:
+        raise BadInput(
+            f"[[purpose]] {name!r} is not known", remedy="use one of " + ", ".join(PURPOSES)
+        )
+    return PURPOSES[name]
+
+
+def use_in_words(usefulness: float) -> str:
+    """How well it is kept."""
+    return next((words for least, words in _WORDS if usefulness >= least), "hardly")
+
+
+# What is tried: the first with a guarantee first, then the cheap ones.
+
+_DOES = {
+    "lg": "changes how often each person, and how many people, appear at revealing places",
+    "gl": "changes how many people, and how often each person, appear at revealing places",
+    "pure-l": "changes how often each person appears at revealing places",
+    "swap": "where paths cross, shuffles who continues along which",
+    "cut": "cuts trips into pieces with ids of their own and leaves out stays",
+    "points": "publishes single samples without trajectories",
+    "strict": "generates synthetic trips from noisy counts",
+    "counts": "publishes noisy counts by zone and hour with margins, and no trajectories",
+}
+
+
+@dataclass(frozen=True)
+class MethodToTry:
+    """A method with parameters, and a name that a person can tell it by."""
+
+    method: str
+    variant_name: str = ""
+    """What is not as by default, in words."""
+    given: dict[str, str] = field(default_factory=dict)
+    weight: float = 1.0
+    """How long it takes to run and to measure, beside the others."""
+
+    @property
+    def label(self) -> str:
+        return f"{self.method}, {self.variant_name}" if self.variant_name else self.method
+
+    @property
+    def does(self) -> str:
+        """What it does to the data, in words."""
+        return "; then ".join(_DOES[part] for part in self.method.split("+"))
+
+    @property
+    def is_for_an_object(self) -> bool:
+        """Whether it guarantees something for one object with all its data."""
+        return find_method(self.method).unit == "person"
+
+    def on_roads(self, roads: str | None) -> MethodToTry:
+        """The same where trips keep to roads, if this one makes trips."""
+        if roads is None or find_method(self.method).kind != "synthetic":
+            return self
+        return replace(
+            self, given={**self.given, "roads": roads}, weight=_DEARER_ON_ROADS * self.weight
+        )
+
+    def request(self) -> Request:
+        """What `anonymize` would be asked for."""
+        return Request.parse(self.method, **self.given)
+
+
+_DEARER_ON_ROADS = 4.0
+_SHORT = {"pieces": "30min", "quiet": "10min"}
+_WIDE = {"meet": "1000m/15min"}
+_COARSE = {"time_step": "5min"}
+_UNDATED = {"dates": "hour-of-week"}
+_OF_DAY = {"dates": "hour-of-day"}
+_CROWD = {"crowd": "10"}
+_BRIEF = {"pieces": "10min", "quiet": "10min"}
+_TRIP_ENDS = {"pieces": "24h", "quiet": "0s", "silence": "apart", "samples": "ends", "clock": "60s"}
+"""Whole trips, of which only the ends are shown: what flows are counted by."""
+_CELLS = {"grain": "500"}
+_FIFTH = {"share": "20"}
+
+GRID: Sequence[MethodToTry] = (
+    # first, so that there is always time for the line with a guarantee
+    MethodToTry("strict", "epsilon 2", {"epsilon": "2"}, 3.0),
+    MethodToTry("lg"),
+    MethodToTry("lg+cut"),
+    MethodToTry("cut"),
+    MethodToTry("lg+cut", "short pieces", _SHORT),
+    MethodToTry("cut", "short pieces", _SHORT),
+    # from most to least of what is shown: first what vehicles need, then what persons do
+    MethodToTry("cut", "ends of trips", {**_TRIP_ENDS, "ends": "3"}),
+    MethodToTry("cut", "ends of trips, hour of day only", {**_TRIP_ENDS, **_OF_DAY}),
+    MethodToTry("points", "hour of day only", _OF_DAY),
+    MethodToTry("points", "20 % of the samples, hour of day only", {**_FIFTH, **_OF_DAY}),
+    MethodToTry("points", "5 % of the samples, hour of day only", {"share": "5", **_OF_DAY}),
+    MethodToTry("points", "1 % of the samples, hour of day only", {"share": "1", **_OF_DAY}),
+    MethodToTry(
+        "points", "20 % in cells of 500 m, hour of day only", {**_FIFTH, **_CELLS, **_OF_DAY}
+    ),
+    MethodToTry("cut", "10 min pieces, no dates", {**_BRIEF, **_UNDATED}),
+    MethodToTry("points", "crowds of 10, no dates", {**_CROWD, **_UNDATED}),
+    MethodToTry(
+        "points", "5 % of the samples, crowds of 10, no dates", {"share": "5", **_CROWD, **_UNDATED}
+    ),
+    MethodToTry("cut", "10 min pieces, crowds of 10, no dates", {**_BRIEF, **_CROWD, **_UNDATED}),
+    MethodToTry("lg", "times to 5 min", _COARSE),
+    MethodToTry("lg+swap", weight=1.2),
+    MethodToTry("swap", weight=1.2),
+    MethodToTry("lg+swap", "wide meetings", _WIDE, 1.2),
+    MethodToTry("swap", "wide meetings", _WIDE, 1.2),
+    MethodToTry("lg+swap", "wide meetings, times to 5 min", {**_WIDE, **_COARSE}, 1.2),
+    MethodToTry("lg+swap+cut", weight=1.4),
+    MethodToTry("lg+swap+cut", "short pieces", _SHORT, 1.4),
+    MethodToTry("strict", "epsilon 4", {"epsilon": "4"}, 3.0),
+    MethodToTry("strict", "epsilon 1", {"epsilon": "1"}, 3.0),
+)
+_TRIMMED: Sequence[MethodToTry] = (
+    MethodToTry("cut", "short pieces, ends trimmed by the map", _SHORT, 1.5),
+    MethodToTry(
+        "cut", "10 min pieces, ends trimmed by the map, no dates", {**_BRIEF, **_UNDATED}, 1.5
+    ),
+)
+"""Tried where there are roads."""
+_HISTORIES: Sequence[MethodToTry] = (
+    MethodToTry("lg"),
+    MethodToTry("lg", "epsilon 0.2", {"epsilon": "0.2"}),
+    MethodToTry("lg", "signature 30", {"signature": "30"}),
+    MethodToTry("lg", "times to 5 min", _COARSE),
+    MethodToTry("lg", "times to 1 h", {"time_step": "1h"}),
+    MethodToTry("gl"),
+    MethodToTry("pure-l"),
+    # out, but they say what it costs that each trajectory must be one object's
+    MethodToTry("lg+cut"),
+    MethodToTry("lg+swap+cut", weight=1.4),
+)
+_NEVER: Sequence[tuple[tuple[str, ...], str]] = (
+    (
+        ("gl", "pure-g", "pure-l"),
+        "like lg, they leave each trajectory one person's, and people are found in them about as often or "
+        "more: lg stands for them",
+    ),
+    (
+        ("glove",),
+        "each trajectory stands for k people, which does not bound what an attacker learns, and its areas "
+        "have no trips or flows to compare. Ask for it by name if you need k-anonymity",
+    ),
+    (("klt",), "like glove; it also needs points of interest (--poi)"),
+    (
+        ("w4m",),
+        "each trajectory stays one person's, slightly moved, with no bound on re-identification; it "
+        "compares all pairs of objects, which is slow",
+    ),
+    (
+        ("adatrace", "dpt"),
+        "published methods with the same guarantee as strict, which is the one to use",
+    ),
+    (("sc", "rsc"), "for comparison only, never granted to analysts"),
+)
+"""What a user may expect here, and why it is not tried."""
+_NO_HISTORY = (
+    "their trajectories are not one person's, so they hold no histories. lg+cut and lg+swap+cut were "
+    "measured to show what that requirement costs"
+)
+HEAVIEST = MethodToTry("lg+swap+cut", weight=1.4)
+"""Goes through every kernel: run first, to know how long the others will take."""
+
+
+_COUNTS = {
+    "density": {"zones": "grid:500m", "tables": "visits"},
+    "flows": {"zones": "grid:1km", "tables": "flows"},
+}
+"""What `counts` is asked for: the table that answers the question."""
+
+
+def grid_for(purpose: Purpose, roads: str | None = None) -> Sequence[MethodToTry]:
+    """What is tried for a purpose."""
+    methods = list(_HISTORIES if purpose.kinds == {"edited"} else GRID)
+    if purpose.name in _COUNTS:
+        given = _COUNTS[purpose.name]
+        asked = f"{given['tables']} by {given['zones'].removeprefix('grid:')} and hour, epsilon 2"
+        methods.insert(1, MethodToTry("counts", asked, {**given, "epsilon": "2"}, 2.0))
+    if roads is not None and purpose.kinds != {"edited"}:
+        methods += [replace(method, given={**method.given, "roads": roads}) for method in _TRIMMED]
+    return [method.on_roads(roads) for method in methods]
+
+
+def never_tried(purpose: Purpose) -> list[tuple[str, str]]:
+    """Methods that are not tried for a purpose, whatever the data and the time: names and reason."""
+    tried = {part for method in grid_for(purpose) for part in method.method.split("+")}
+    found = []
+    if purpose.name not in _COUNTS:
+        found.append(("counts", "tables of counts have no trajectories and answer other questions"))
+    if purpose.kinds == {"edited"}:
+        found.append(("swap, cut, points, strict", _NO_HISTORY))
+    for names, why in _NEVER:
+        missing = [name for name in names if name not in tried]
+        if missing:
+            found.append((", ".join(missing), why))
+    return found
+
+
+# What was measured, and the choice.
 
 _RISKS = ((0.01, "hardly anything"), (0.05, "little"), (0.2, "a part"), (0.5, "much"))
 """Below this risk; what is above the last is most of a person."""
@@ -75,14 +348,29 @@ class Candidate(Document):
     numbers: dict[str, float]
     command: str
     seconds: float
+    complete: bool = True
+    """Whether all attackers were tried. They are not once one has learnt more than the limit: then the
+    risk is at least this."""
 
     @property
-    def risk_words(self) -> str:
-        return risk_in_words(self.risk)
+    def learnt(self) -> str:
+        """The risk as it is shown."""
+        return percent(self.risk) if self.complete else f"at least {percent(self.risk)}"
+
+    @property
+    def risk_shown(self) -> str:
+        """The same with its upper end."""
+        high = f", at most {percent(self.risk_high)}" if self.complete else ""
+        return f"{self.learnt}{high} ({risk_in_words(self.risk)})"
+
+    @property
+    def half_shown(self) -> str:
+        """The upper end of the share of persons of whom more than half is learnt."""
+        return percent(self.half_high) if self.complete else f"at least {percent(self.half)}"
 
     @property
     def use_words(self) -> str:
-        return "cannot be used for it" if self.usefulness is None else in_words(self.usefulness)
+        return "cannot be used for it" if self.usefulness is None else use_in_words(self.usefulness)
 
     @property
     def caution(self) -> str:
@@ -116,7 +404,7 @@ class Chosen:
 
 def judged(
     variant: MethodToTry, request: Request, trials: Sequence[Mapping[str, float]], purpose: Purpose,
-    limit: float, command: str, seconds: float, protected: ProtectedUnit,
+    limit: float, command: str, seconds: float, protected: ProtectedUnit, *, complete: bool = True,
 ) -> Candidate:  # fmt: skip
     """What was measured of a candidate, held against a purpose and a limit."""
     method = request.method
@@ -150,6 +438,7 @@ def judged(
         numbers=_means(trials),
         command=command,
         seconds=seconds,
+        complete=complete,
     )
 
 
@@ -176,6 +465,12 @@ def upper_end(values: Sequence[float]) -> float:
     return min(max(fmean(values) + wide, *values), 1.0)
 
 
+def is_out(values: Mapping[str, float], limit: float) -> bool:
+    """Whether what some attackers learnt of somebody's samples is above the limit already."""
+    risk, half = (_largest(values, beside, made_up=False)[0] for beside in ("", ".half"))
+    return not within(risk, half, limit)
+
+
 def _largest(values: Mapping[str, float], beside: str, made_up: bool) -> tuple[float, str]:
     """The largest of all exposures, of made-up trips above its control; and whose it is."""
     above = {
@@ -184,7 +479,7 @@ def _largest(values: Mapping[str, float], beside: str, made_up: bool) -> tuple[f
         for name in values
         if is_exposure(name)
     }
-    worst = max(above, key=lambda name: above[name])
+    worst = max(above, key=above.__getitem__)
     return max(above[worst], 0.0), worst
 
 
@@ -230,7 +525,7 @@ def _why(best: Candidate, usable: Sequence[Candidate], limit: float) -> str:
     elif _use(most) > _use(best):
         text += (
             f" Of the {len(meeting)} candidates within it, {most.label} is about as useful "
-            f"({share(_use(most))} against {share(_use(best))}) but riskier ({percent(most.risk)})."
+            f"({share(_use(most))} against {share(_use(best))}) but riskier ({most.learnt})."
         )
     else:
         text += f" It is the most useful of the {len(meeting)} candidates within it."
@@ -240,8 +535,7 @@ def _why(best: Candidate, usable: Sequence[Candidate], limit: float) -> str:
         tempting = min(better, key=lambda c: (max(c.risk_high, c.half_high), -_use(c)))
         text += (
             f" {tempting.label} would be more useful ({share(_use(tempting))} instead of "
-            f"{share(_use(best))}), but lets an attacker learn {percent(tempting.risk)}, or up to "
-            f"{percent(tempting.risk_high)} in another draw, {_more_than_half(tempting)}."
+            f"{share(_use(best))}), but lets an attacker learn {tempting.learnt} of a person's samples."
         )
     return text
 
@@ -274,11 +568,14 @@ def expected_at_most(candidate: Candidate) -> str:
 
 
 def contender(candidates: Sequence[Candidate], limit: float) -> Candidate | None:
-    """What has to be tried again before the choice is sure: the chosen one, or a more useful one that
-    may keep the limit after all; None: nothing has to."""
-    chosen = choose(candidates, limit).recommended
+    """What has to be tried (again) before the choice is sure: the chosen one, a more useful one that
+    may keep the limit after all, or what comes nearest by attackers that are not all; None: nothing."""
+    choice = choose(candidates, limit)
+    chosen = choice.recommended
     if chosen is not None and chosen.trials < TRIALS:
         return chosen
+    if choice.nearest is not None and not choice.nearest.complete:
+        return choice.nearest
     may = [
         c
         for c in candidates
@@ -407,8 +704,8 @@ class Recommendation(Document):
         return [
             (
                 ("* " if c.label in (self.recommended, self.nearest) else "  ") + c.label,
-                f"{percent(c.risk)}, at most {percent(c.risk_high)} ({c.risk_words})",
-                percent(c.half_high),
+                c.risk_shown,
+                c.half_shown,
                 f"{share(c.usefulness)} ({c.use_words})",
                 "yes" if c.meets else "no",
             )

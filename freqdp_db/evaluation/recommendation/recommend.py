@@ -1,23 +1,37 @@
-"""A recommendation from a dataset's name to a page."""
+"""`freqdp recommend` from a dataset's name to a page.
+
+Candidates are tried in memory within the time given: half of the objects make a trial release, the others
+are held out. What is left out is said, with the reason. A candidate that one attacker learns more from than
+the limit allows is not attacked further: it cannot be recommended.
+"""
 
 from __future__ import annotations
 
 import math
 import shlex
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-from markupsafe import Markup
-from numpy.typing import NDArray
 
 import freqdp_db
+from freqdp_db.dataset.facts import facts_of
 from freqdp_db.dataset.memory import load_build
-from freqdp_db.db.builds import find_build
+from freqdp_db.dataset.text_values import parse_share
+from freqdp_db.db.builds import BuildRow, find_build
 from freqdp_db.db.connection import Database
 from freqdp_db.db.datasets import DatasetRow, find_dataset
 from freqdp_db.db.releases import published_beside
+from freqdp_db.engines.ranges import SingleThread, use
+from freqdp_db.errors import BadInput
+from freqdp_db.evaluation.attacks.exposure import EXPOSURES, measure_exposure, measure_membership
+from freqdp_db.evaluation.counts import measure_trial
+from freqdp_db.evaluation.evaluate import check_seed
 from freqdp_db.evaluation.figures import (
     ACCENT,
     GOOD,
@@ -26,234 +40,436 @@ from freqdp_db.evaluation.figures import (
     PAPER,
     QUIET,
     ZONE,
+    files_in,
     in_page_style,
     new_figure,
     render,
 )
+from freqdp_db.evaluation.metrics import with_headlines
+from freqdp_db.evaluation.pair import Case
 from freqdp_db.evaluation.recommendation.choosing import (
     FOR_THE_CURATOR,
+    HEAVIEST,
+    TRIALS,
     Candidate,
     Chosen,
     LeftOut,
+    MethodToTry,
+    Purpose,
     Recommendation,
     choose,
+    contender,
+    find_purpose,
     frontier,
+    grid_for,
     guaranteed,
+    is_out,
+    judged,
+    never_tried,
     percent,
     price_of_histories,
     share,
 )
-from freqdp_db.evaluation.recommendation.grid import MethodToTry, never_tried
-from freqdp_db.evaluation.recommendation.options import Purpose, RecommendOptions
-from freqdp_db.evaluation.recommendation.running import TrialResults, span, try_all
+from freqdp_db.evaluation.trials import refusal, require_possible, run_trial
+from freqdp_db.evaluation.utility import information_loss, usefulness
+from freqdp_db.methods.contract import StepContext
+from freqdp_db.model.arrays import Ints, Metres
+from freqdp_db.model.trajectories import Build, Trajectories
 from freqdp_db.privacy.guarantee import ProtectedUnit
 from freqdp_db.progress import Progress
 from freqdp_db.release.conflicts import joined_with
+from freqdp_db.release.inputs import make_world, require_public_inputs
+from freqdp_db.release.request import Request
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-
-# The frontier of risk against usefulness, as a picture. Shapes tell the kinds apart.
-
-
-_TICKS = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0)
-_MARK = 10.0
-_BESIDE, _BELOW, _ABOVE, _LINE = 66.0, 56.0, 14.0, 17.0
-"""Pixels: left of the plot, below and above it; and the height of a label."""
-SHAPES = {"edited": "o", "unlinked": "s", "generalised": "^", "synthetic": "D", "counts": "P"}
-"""matplotlib's markers."""
-KIND_WORDS = {
-    "edited": "one person's trajectory, edited",
-    "unlinked": "true samples, trajectories cut up or mixed",
-    "generalised": "areas that several people share",
-    "synthetic": "synthetic, generated from noisy counts",
-    "counts": "tables of noisy counts",
-}
+PAGE = "recommendation.html"
+LEAST_OBJECTS = 4
+_MOST_MINUTES = 1_440
 
 
 @dataclass(frozen=True)
-class PictureFrame:
-    """A picture's size in pixels; `labels`: how wide the column of labels to the right is."""
+class RecommendOptions:
+    """A checked request."""
 
-    width: float
-    height: float
-    labels: float
+    risk: float
+    purpose: Purpose
+    objects: int | None
+    """None: as many as fit into the time."""
+    minutes: float
+    seed: int
+    roads: str | None
+    """A public table of roads, for methods that keep to some."""
+    out: Path | None
+    overwrite: bool
 
-
-WIDE, NARROW = PictureFrame(860, 500, 330), PictureFrame(360, 400, 44)
-
-
-@in_page_style
-def draw_frontier(
-    candidates: Sequence[Candidate],
-    picked: Candidate | None,
-    limit: float,
-    frame: PictureFrame,
-    useful_for: str,
-) -> Figure:
-    """Candidates by number (as in `candidates`, from 1), the limit, and the frontier.
-
-    A wide picture names them too.
-    """
-    shown = [c for c in candidates if c.usefulness is not None]
-    figure = new_figure(frame.width, frame.height)
-    axes = figure.add_axes(
-        (
-            _BESIDE / frame.width,
-            _BELOW / frame.height,
-            (frame.width - _BESIDE - frame.labels) / frame.width,
-            (frame.height - _BELOW - _ABOVE) / frame.height,
+    @classmethod
+    def parse(
+        cls,
+        *,
+        risk: str | float | Decimal,
+        purpose: str,
+        objects: int | None,
+        minutes: str | float | Decimal,
+        seed: int,
+        roads: str | None,
+        out: Path | str | None,
+        force: bool,
+    ) -> RecommendOptions:
+        check_seed(seed)
+        return cls(
+            risk=parse_share("[[risk]]", str(risk)),
+            purpose=find_purpose(purpose),
+            objects=objects,
+            minutes=parse_minutes(str(minutes)),
+            seed=seed,
+            roads=roads,
+            out=None if out is None else Path(out),
+            overwrite=force,
         )
+
+    def require_possible(self, objects: int) -> None:
+        """Refuse a number of objects that there is not."""
+        if objects < LEAST_OBJECTS:
+            raise BadInput(
+                f"the dataset has {objects} objects: there is nobody to hold out",
+                remedy=f"it takes at least {LEAST_OBJECTS}, and hundreds to mean something",
+            )
+        if self.objects is not None and not LEAST_OBJECTS <= self.objects <= objects:
+            raise BadInput(
+                f"[[objects]] {self.objects} is not possible: the dataset has {objects:,}",
+                remedy=f"give a number from {LEAST_OBJECTS} to {objects}; half of them are held out",
+            )
+
+
+def parse_minutes(text: str) -> float:
+    try:
+        value = Decimal(text.strip())
+    except InvalidOperation:
+        value = Decimal("nan")
+    if not value.is_finite() or not 0 < value <= _MOST_MINUTES:
+        raise BadInput(
+            f"[[minutes]] {text} is not a number of minutes above 0, up to {_MOST_MINUTES:,}",
+            remedy="for example [[minutes]] 10",
+        )
+    return float(value)
+
+
+# How many objects fit into the time, and which candidates.
+
+_USED = 0.8
+"""Of the time, what is planned for: what was measured on few objects is a guess for many."""
+_FEW = 20
+_TRIAL_OBJECTS = 40
+_TRIAL_SAMPLES = 1_000_000
+_WARMING_UP = 8
+"""Objects of the trial that loads the kernels, or compiles them."""
+_AGAIN = 2
+"""So many candidates are planned to be tried again."""
+_NO_TIME = "no time left; allow more --minutes, or fewer --objects"
+
+
+@dataclass
+class TimeBudget:
+    """The time that there is, and what has been learnt of how long a candidate takes."""
+
+    seconds: float
+    per_weight: float
+    """Seconds for a candidate of weight 1."""
+    clock: Callable[[], float] = time.monotonic
+    started: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.started = self.clock()
+
+    @property
+    def used(self) -> float:
+        return self.clock() - self.started
+
+    def allows(self, variant: MethodToTry) -> bool:
+        """Whether it will end in time, by what is known so far."""
+        return self.used + self.per_weight * variant.weight <= self.seconds
+
+    def took(self, variant: MethodToTry, seconds: float) -> None:
+        """Learn from one: halfway from what was thought to what was seen."""
+        self.per_weight = (self.per_weight + seconds / variant.weight) / 2
+
+
+def expected(variants: Sequence[MethodToTry], per_weight: float) -> float:
+    """Seconds for all of these."""
+    return per_weight * sum(variant.weight for variant in variants)
+
+
+def objects_within(trials: float, samples: Ints, trial: int) -> int:
+    """How many objects fit, if there is time for so many trials; a round, even number.
+
+    samples: for one object, for two, and so on. They are what takes time, and objects may differ in
+    them a thousandfold. trial: how many objects it had.
+    """
+    most = len(samples)
+    fitting = int(np.searchsorted(samples, _USED * trials * samples[trial - 1], side="right"))
+    if fitting < most:
+        step = 10 ** max(len(str(fitting)) - 2, 0)
+        fitting = max(fitting // step * step, min(_FEW, most))
+    return fitting - fitting % 2
+
+
+def objects_of_trial(samples: Ints) -> int:
+    """How many objects show in seconds how long all will take."""
+    fitting = int(np.searchsorted(samples, _TRIAL_SAMPLES, side="right"))
+    return min(max(fitting, _FEW), _TRIAL_OBJECTS, len(samples))
+
+
+def how_long(needed: float, allowed: float) -> str:
+    """What to expect: the time it takes, or that what does not fit is left out."""
+    if needed > allowed:
+        return (
+            f"about {span(needed)} for all of them; those that do not fit into {span(allowed)} "
+            "(--minutes) are left out and listed"
+        )
+    return f"about {span(needed)}, at most {span(allowed)}"
+
+
+def span(seconds: float) -> str:
+    """So long, in words."""
+    if seconds < 90:
+        return f"{max(round(seconds), 1)} s"
+    return f"{round(seconds / 60)} min"
+
+
+# One trial.
+
+_FEW_SAMPLES = 400_000
+"""Up to so many, one thread is quicker than many that each count all places."""
+_QUICK_FIRST = sorted(EXPOSURES, key=("likeness", "habits", "edits", "points", "traces").index)
+"""Attackers in the order of how long they take."""
+
+
+@dataclass(frozen=True)
+class Halves:
+    """Objects that the method sees, and others that it does not."""
+
+    members: Trajectories
+    controls: Trajectories
+
+
+def chosen(objects: int, seed: int) -> Ints:
+    """The order in which objects are taken for a trial."""
+    return np.random.default_rng([seed, objects]).permutation(objects)
+
+
+def split(trajectories: Trajectories, objects: int, seed: int) -> Halves:
+    """Two halves of a random choice of objects, without one in both; the same seed, the same ones."""
+    order = chosen(len(trajectories), seed)
+    half = objects // 2
+    return Halves(
+        trajectories.take(np.sort(order[:half])),
+        trajectories.take(np.sort(order[half : 2 * half])),
     )
-    _draw_scales(axes, shown, limit, narrow=frame is NARROW, useful_for=useful_for)
-    best = frontier(shown)
-    axes.step([_use(c) for c in best], [c.risk for c in best], where="pre", color=QUIET, ls=":")
-    for c in shown:
-        colour, face = (GOOD, GOOD) if c.meets else (INK, PAPER)
-        axes.plot(_use(c), c.risk, SHAPES[c.kind], ms=_MARK, mfc=face, mec=colour, mew=1.8,
-                  clip_on=False, zorder=4)  # fmt: skip
-    if picked in shown and picked is not None:
-        axes.plot(_use(picked), picked.risk, "o", ms=22, mfc="none", mec=GOOD, mew=2.4,
-                  clip_on=False, zorder=3)  # fmt: skip
-    numbers = {c.label: n for n, c in enumerate(candidates, start=1)}
-    names = [f"{numbers[c.label]} {c.label}" if frame is WIDE else str(numbers[c.label])
-             for c in shown]  # fmt: skip
-    _draw_labels(axes, frame, shown, names, picked)
-    return figure
 
 
-def _use(candidate: Candidate) -> float:
-    return candidate.usefulness or 0.0
+def try_out(
+    world: StepContext, halves: Halves, request: Request, seed: int, limit: float | None = None
+) -> tuple[dict[str, float], bool]:
+    """Run a method on the members, and measure what attackers learn and what analysts keep.
 
-
-def _root(risk: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.sqrt(np.maximum(risk, 0.0))
-
-
-def _draw_scales(
-    axes: Axes, shown: Sequence[Candidate], limit: float, *, narrow: bool, useful_for: str
-) -> None:
-    """Risk upwards by its square root, because small risks are what it is about; the limit."""
-    least = min((_use(c) for c in shown), default=0.0)
-    low = max(min(math.floor(least * 10 - 1.5) / 10, 0.8), 0.0)
-    most = max([limit * 1.5, *(c.risk * 1.05 for c in shown)])
-    top = next((t for t in _TICKS if t >= most), 1.0)
-    axes.set_yscale("function", functions=(_root, np.square))
-    axes.set(xlim=(low, 1.0), ylim=(0.0, top))
-    ticks = [tick for tick in _TICKS if tick <= top]
-    axes.set_yticks(ticks, [percent(tick) for tick in ticks])
-    steps = range(round(low * 10), 11, 2 if narrow else 1)
-    axes.set_xticks([n / 10 for n in steps], [f"{n / 10:g}" for n in steps])
-    axes.tick_params(axis="y", length=0)
-    axes.tick_params(axis="x", length=0, pad=10)
-    axes.spines["left"].set_visible(False)
-    axes.grid(axis="y", color=LINE)
-    axes.axhspan(0, limit, color=ZONE, zorder=0)
-    axes.axhline(limit, color=ACCENT, lw=2, ls=(0, (4, 2)))
-    axes.annotate(f"limit {percent(limit)}", (low, limit), (4, 3), textcoords="offset points",
-                  color=ACCENT, weight="bold")  # fmt: skip
-    along = "more useful" if narrow else f"more useful for {useful_for}"
-    axes.set_xlabel(f"{along} →", color=QUIET, loc="right")
-    up = "learnt by an attacker" if narrow else "what an attacker learns of a person"
-    axes.set_ylabel(f"{up} (lower is safer)", color=QUIET)
-
-
-def _draw_labels(
-    axes: Axes,
-    frame: PictureFrame,
-    shown: Sequence[Candidate],
-    names: Sequence[str],
-    picked: Candidate | None,
-) -> None:
-    """Names in a column to the right of the plot, each on a line of its own, joined to its point.
-
-    They are as high as their points if there is room: nothing ever overlaps, however points crowd.
+    limit: once an attacker has learnt more of somebody's samples, the others are left out. Also returns
+    whether all were tried.
     """
-    points = [axes.transData.transform((_use(c), c.risk)) for c in shown]
-    begins = frame.width - frame.labels + 18
-    order = sorted(range(len(shown)), key=lambda n: (points[n][1], points[n][0]))
-    line = min(_LINE, (frame.height - 4) / max(len(shown), 1))
-    height = 0.0
-    heights = []
-    for n in order:
-        height = max(points[n][1] - line / 2, height)
-        heights.append(height)
-        height += line
-    # what would be above the picture moves down, and pushes what is below it
-    below = frame.height - 2
-    for k in range(len(order) - 1, -1, -1):
-        below = heights[k] = min(heights[k], below - line)
-    for n, height in zip(order, heights, strict=True):
-        bold = shown[n] is picked
-        axes.annotate(
-            names[n],
-            (_use(shown[n]), shown[n].risk),
-            (begins, height + line / 2),
-            textcoords="figure pixels",
-            va="center",
-            weight="bold" if bold else "normal",
-            arrowprops={
-                "arrowstyle": "-",
-                "color": INK if bold else QUIET,
-                "lw": 0.7,
-                "shrinkB": 5,
-            },
-            annotation_clip=False,
-        )
+    few = halves.members.samples <= _FEW_SAMPLES
+    with use(SingleThread()) if few else nullcontext():
+        state, _ = run_trial(request, world, seed, halves.members)
+        if request.method.kind == "counts":
+            made = (halves.members, halves.controls, state.made)
+            return measure_trial(world, *made, request, seed), True
+        case = Case.of(world.build.with_trajectories(halves.members), state, request.values)
+        found = measure_membership(case, seed, halves.controls)
+        found |= usefulness(replace(case.pair, released=state.trajectories), state.places)
+        if request.method.kind == "edited":
+            found |= information_loss(case.pair)
+        for attack in _QUICK_FIRST:
+            found |= measure_exposure(case, seed, only=[attack])
+            if limit is not None and is_out(found, limit):
+                return found, False
+        return with_headlines(found), True
 
 
-@in_page_style
-def draw_mark(kind: str) -> Figure:
-    """A point of a kind, for the legend."""
-    figure = new_figure(18, 18)
-    axes = figure.add_axes((0, 0, 1, 1))
-    axes.axis("off")
-    axes.plot(0, 0, SHAPES[kind], ms=_MARK, mfc=PAPER, mec=INK, mew=1.8)
-    return figure
+# All of them.
 
 
-def legend(candidates: Sequence[Candidate]) -> list[tuple[Markup, str]]:
-    """What the shapes of these stand for."""
-    kinds = dict.fromkeys(c.kind for c in candidates if c.usefulness is not None)
-    return [(draw_mark(KIND_WORDS[kind], kind), KIND_WORDS[kind]) for kind in kinds]
+@dataclass
+class _Measured:
+    """What was measured of one candidate so far."""
 
+    variant: MethodToTry
+    request: Request
+    trials: list[dict[str, float]] = field(default_factory=list)
+    complete: bool = True
+    seconds: float = 0.0
+
+
+@dataclass
+class CandidateTrials:
+    """Candidates as they are tried, on whom, and what is left out."""
+
+    dataset: DatasetRow
+    options: RecommendOptions
+    world: StepContext
+    halves: Halves
+    budget: TimeBudget
+    worlds: dict[str, StepContext] = field(default_factory=dict)
+    """Of candidates that read more than the build, by label: roads, or the zones of counts."""
+    left_out: list[tuple[MethodToTry, str]] = field(default_factory=list)
+    """Each with the reason."""
+    _measured: dict[str, _Measured] = field(default_factory=dict)
+
+    def try_all(self, asked: Sequence[tuple[MethodToTry, Request]], progress: Progress) -> None:
+        """Every candidate that fits into the time, in the order of the grid; some of them again."""
+        with progress.stage("recommend", len(asked), "candidates") as stage:
+            for variant, request in asked:
+                try:
+                    require_possible(request, self.halves.members)
+                except BadInput as error:
+                    self.left_out.append((variant, refusal(error)))
+                    continue
+                # the first with a guarantee and the first without one are tried however little time
+                # there is: else there is nothing to say
+                if self._has_one_like(variant) and not self.budget.allows(variant):
+                    self.left_out.append((variant, _NO_TIME))
+                    continue
+                self._try(_Measured(variant, request))
+                stage.advance(1)
+        with progress.stage("try again"):
+            while (best := contender(self.candidates, self.options.risk)) is not None:
+                measured = self._measured[best.label]
+                if not self.budget.allows(measured.variant):
+                    return
+                self._try(measured)
+
+    def _has_one_like(self, variant: MethodToTry) -> bool:
+        """Whether something was tried that guarantees as much, or as little."""
+        known = (measured.variant for measured in self._measured.values())
+        return any(other.is_for_an_object == variant.is_for_an_object for other in known)
+
+    def _try(self, measured: _Measured) -> None:
+        """One trial; the first of each on the same objects, each further one on others."""
+        variant, request = measured.variant, measured.request
+        limit = None
+        if not measured.complete:
+            measured.trials, measured.complete = [], True
+        elif not measured.trials and self._may_stop(request):
+            limit = self.options.risk
+        seed, halves = self.options.seed + len(measured.trials), self.halves
+        if measured.trials:
+            objects = 2 * len(halves.members)
+            halves = split(self.world.build.trajectories, objects, seed)
+        started = time.monotonic()
+        world = self.worlds.get(variant.label, self.world)
+        found, measured.complete = try_out(world, halves, request, seed, limit)
+        took = time.monotonic() - started
+        measured.trials.append(found)
+        measured.seconds += took
+        self.budget.took(variant, took)
+        self._measured[variant.label] = measured
+
+    def _may_stop(self, request: Request) -> bool:
+        """Whether its risk matters only if it is within the limit.
+
+        What cannot serve the purpose says what the purpose costs, and of made-up trips what chance does
+        is taken off at the end.
+        """
+        kind = request.method.kind
+        return kind in self.options.purpose.kinds and kind != "synthetic"
+
+    @property
+    def candidates(self) -> list[Candidate]:
+        return [self._judged(measured) for measured in self._measured.values()]
+
+    def _judged(self, m: _Measured) -> Candidate:
+        # without the dataset's public facts: anonymize fills them in itself
+        asked = m.variant.request().command()
+        command = f"freqdp anonymize {shlex.quote(self.dataset.name)} {asked}"
+        return judged(
+            m.variant, m.request, m.trials, self.options.purpose, self.options.risk, command,
+            round(m.seconds, 2), self.dataset.protected, complete=m.complete,
+        )  # fmt: skip
+
+
+def try_all(
+    database: Database,
+    dataset: DatasetRow,
+    row: BuildRow,
+    build: Build,
+    options: RecommendOptions,
+    progress: Progress,
+) -> CandidateTrials:
+    """Every candidate that is possible and fits into the time."""
+    asked: list[tuple[MethodToTry, Request]] = []
+    left_out: list[tuple[MethodToTry, str]] = []
+    with database.begin() as connection:
+        for variant in grid_for(options.purpose, options.roads):
+            try:
+                request = variant.request().with_facts(dataset, row)
+                require_public_inputs(connection, database, dataset, row, request)
+                asked.append((variant, request))
+            except BadInput as error:
+                left_out.append((variant, refusal(error)))
+    world = StepContext(build, facts=facts_of(build))
+    # what they read is read first, and roads once: a wrong name is refused before the long work
+    worlds: dict[str, StepContext] = {}
+    on_roads: StepContext | None = None
+    for variant, request in asked:
+        if "roads" in request.values:
+            if on_roads is None:
+                with progress.stage("read roads"):
+                    on_roads = make_world(database, build, request.method, request.values)
+            worlds[variant.label] = on_roads
+        elif request.method.kind == "counts":
+            worlds[variant.label] = make_world(database, build, request.method, request.values)
+    halves, budget = _prepare(world, [variant for variant, _ in asked], options, progress)
+    trials = CandidateTrials(dataset, options, world, halves, budget, worlds, left_out)
+    trials.try_all(asked, progress)
+    return trials
+
+
+def _prepare(
+    world: StepContext, variants: list[MethodToTry], options: RecommendOptions, progress: Progress
+) -> tuple[Halves, TimeBudget]:
+    """Find out how long it takes, how many objects fit into the time, and say so."""
+    build = world.build
+    in_all = len(build.trajectories)
+    # of the members among one object, two, and so on: half of them, the first ones
+    members = np.cumsum(build.trajectories.lengths[chosen(in_all, options.seed)])
+    samples = members[np.arange(in_all) // 2]
+    few = objects_of_trial(samples[: options.objects])
+    seconds = 0.0
+    with progress.stage("get ready", 2, "trials") as stage:
+        for objects in (min(few, _WARMING_UP), few):
+            started = time.monotonic()
+            trial = split(build.trajectories, objects, options.seed)
+            try_out(world, trial, HEAVIEST.request(), options.seed)
+            seconds = time.monotonic() - started
+            stage.advance(1)
+    per_weight, allowed = seconds / HEAVIEST.weight, 60 * options.minutes
+    # what is recommended is tried again, and perhaps another one or two after it
+    again = [HEAVIEST] * (_AGAIN * (TRIALS - 1))
+    trials = allowed / max(expected([*variants, *again], per_weight), 1e-9)
+    objects = options.objects or objects_within(trials, samples, few)
+    per_weight *= float(samples[objects - 1] / samples[few - 1])
+    halves = split(build.trajectories, objects, options.seed)
+    progress.note(
+        f"Trying {len(variants)} candidates on {len(halves.members):,} objects, "
+        f"{len(halves.controls):,} others held out (of {in_all:,}): "
+        f"{how_long(expected([*variants, *again], per_weight), allowed)}."
+    )
+    return halves, TimeBudget(allowed, per_weight)
+
+
+# The recommendation, and its page.
 
 _FEW_MEMBERS = 100
-
-
-def write_page(found: Recommendation, purpose: Purpose) -> None:
-    """Write it where the recommendation says."""
-    text = render("recommendation", "recommendation.html", _context(found, purpose))
-    found.file.parent.mkdir(parents=True, exist_ok=True)
-    found.file.write_text(text, "utf-8")
-
-
-def _context(found: Recommendation, purpose: Purpose) -> dict[str, Any]:
-    ordered = found.ordered()
-    title = (
-        f"Risk against usefulness of {len(ordered)} candidates for {found.dataset}; "
-        f"{found.recommended or 'none'} is recommended"
-    )
-
-    wide, narrow = (
-        draw_frontier(title, ordered, found.picked, found.risk, frame, purpose.asks)
-        for frame in (WIDE, NARROW)
-    )
-    return {
-        "found": found,
-        "purpose": purpose,
-        "ordered": ordered,
-        "wide": wide,
-        "narrow": narrow,
-        "legend": legend(ordered),
-        "percent": percent,
-        "share": share,
-        "took": span(found.seconds),
-        "curator": FOR_THE_CURATOR,
-        "software": freqdp_db.__version__,
-    }
 
 
 def recommend_on(
@@ -266,42 +482,49 @@ def recommend_on(
     dataset = find_dataset(database, name)
     row = find_build(database, dataset.require_build())
     options.require_possible(row.trajectories)
-    file = options.page(name)
+    folder = options.out or Path(f"recommend_{name}")
+    (file,) = files_in(folder, [PAGE], overwrite=options.overwrite)
     progress = begin()
     build = load_build(database, row.build_id, progress)
-    tried = try_all(database, dataset, row, build, options, progress)
-    choice = choose(tried.candidates, options.risk)
+    trials = try_all(database, dataset, row, build, options, progress)
+    candidates, members = trials.candidates, len(trials.halves.members)
+    choice = choose(candidates, options.risk)
     picked = choice.picked
     found = Recommendation(
         dataset=name,
         purpose=options.purpose.name,
         risk=options.risk,
-        objects=len(tried.halves.members),
+        objects=members,
         objects_in_all=row.trajectories,
         seed=options.seed,
         minutes=options.minutes,
-        seconds=round(tried.seconds, 1),
+        seconds=round(trials.budget.used, 1),
         recommended=choice.recommended.label if choice.recommended else None,
         nearest=choice.nearest.label if choice.nearest else None,
         why=choice.why,
         command=None if picked is None else picked.command,
-        guarantee=_guarantee(tried, options.purpose, dataset.protected),
-        candidates=tried.candidates,
+        guarantee=_guarantee(candidates, trials.left_out, options.purpose, dataset.protected),
+        candidates=candidates,
         left_out=[
-            *_by_reason(tried.left_out),
+            *_by_reason(trials.left_out),
             *(LeftOut(names, why) for names, why in never_tried(options.purpose)),
         ],
-        notes=_notes(database, dataset, choice, tried),
-        file=file,
+        notes=_notes(database, dataset, choice, candidates, members),
+        file=file.resolve(),
     )
     with progress.stage("draw"):
         write_page(found, options.purpose)
     return found
 
 
-def _guarantee(tried: TrialResults, purpose: Purpose, protected: ProtectedUnit) -> str:
+def _guarantee(
+    candidates: Sequence[Candidate],
+    left_out: Sequence[tuple[MethodToTry, str]],
+    purpose: Purpose,
+    protected: ProtectedUnit,
+) -> str:
     """What can be had that is proved, and if nothing can, why."""
-    best = guaranteed(tried.candidates)
+    best = guaranteed(candidates)
     if best is not None:
         return (
             f"With a guarantee for {protected.words}: {best.label}. {best.guarantee} Usefulness "
@@ -314,11 +537,11 @@ def _guarantee(tried: TrialResults, purpose: Purpose, protected: ProtectedUnit) 
     )
     if "synthetic" not in purpose.kinds:
         return f"{none} Methods that do (strict) generate synthetic trips, which keep nobody's history."
-    reason = next((why for method, why in tried.left_out if method.is_for_an_object), None)
+    reason = next((why for method, why in left_out if method.is_for_an_object), None)
     return none if reason is None else f"{none} To include such a method: {reason}"
 
 
-def _by_reason(left_out: list[tuple[MethodToTry, str]]) -> list[LeftOut]:
+def _by_reason(left_out: Sequence[tuple[MethodToTry, str]]) -> list[LeftOut]:
     """What was left out for the same reason, said once."""
     labels: dict[str, list[str]] = {}
     for method, why in left_out:
@@ -327,13 +550,16 @@ def _by_reason(left_out: list[tuple[MethodToTry, str]]) -> list[LeftOut]:
 
 
 def _notes(
-    database: Database, dataset: DatasetRow, choice: Chosen, tried: TrialResults
+    database: Database,
+    dataset: DatasetRow,
+    choice: Chosen,
+    candidates: Sequence[Candidate],
+    members: int,
 ) -> list[str]:
     notes = []
-    price = price_of_histories(tried.candidates)
+    price = price_of_histories(candidates)
     if price is not None:
         notes.append(price)
-    members = len(tried.halves.members)
     if members < _FEW_MEMBERS:
         notes.append(
             f"Measured on only {members} objects: one object is {percent(1 / max(members, 1))} of them, so "
@@ -343,6 +569,11 @@ def _notes(
         "Trial releases use half of the objects. With all of them, methods that mix people (swap) or add "
         "noise (strict) do better."
     )
+    if any(not candidate.complete for candidate in candidates):
+        notes.append(
+            "A candidate that one attacker learns too much from is not attacked further: what is learnt "
+            'of it is "at least" so much.'
+        )
     if choice.picked is not None and choice.picked.kind == "unlinked":
         with database.begin() as connection:
             out = joined_with(published_beside(connection, database, dataset.account_id))
@@ -354,3 +585,141 @@ def _notes(
                 f"freqdp release withdraw {shlex.quote(out[0].name)}"
             )
     return notes
+
+
+def write_page(found: Recommendation, purpose: Purpose) -> None:
+    """Write it where the recommendation says."""
+    ordered = found.ordered()
+    title = (
+        f"Risk against usefulness of {len(ordered)} candidates for {found.dataset}; "
+        f"{found.recommended or 'none'} is recommended"
+    )
+    context = {
+        "found": found,
+        "purpose": purpose,
+        "ordered": ordered,
+        "frontier": draw_frontier(title, ordered, found.picked, found.risk, purpose.asks),
+        "percent": percent,
+        "share": share,
+        "took": span(found.seconds),
+        "curator": FOR_THE_CURATOR,
+        "software": freqdp_db.__version__,
+    }
+    found.file.parent.mkdir(parents=True, exist_ok=True)
+    found.file.write_text(render("recommendation.html", context), "utf-8")
+
+
+# The picture: risk against usefulness. Shapes tell the kinds apart.
+
+_TICKS = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0)
+_MARK = 10.0
+WIDTH, LABELS = 860.0, 330.0
+"""Of the picture, and of the column of labels to its right; pixels."""
+_HEIGHT, _BESIDE, _BELOW, _ABOVE, _LINE = 500.0, 66.0, 56.0, 34.0, 17.0
+"""Of the picture; left of the plot, below and above it; and the height of a label."""
+SHAPES = {"edited": "o", "unlinked": "s", "generalised": "^", "synthetic": "D", "counts": "P"}
+"""matplotlib's markers."""
+KIND_WORDS = {
+    "edited": "edited trajectories",
+    "unlinked": "true samples, unlinked",
+    "generalised": "shared areas",
+    "synthetic": "synthetic trips",
+    "counts": "noisy counts",
+}
+
+
+@in_page_style
+def draw_frontier(
+    candidates: Sequence[Candidate], picked: Candidate | None, limit: float, useful_for: str
+) -> Figure:
+    """Candidates by number (as in `candidates`, from 1) and name, the limit, and the frontier."""
+    shown = [c for c in candidates if c.usefulness is not None]
+    figure = new_figure(WIDTH, _HEIGHT)
+    width, height = WIDTH - _BESIDE - LABELS, _HEIGHT - _BELOW - _ABOVE
+    axes = figure.add_axes((_BESIDE / WIDTH, _BELOW / _HEIGHT, width / WIDTH, height / _HEIGHT))
+    _draw_scales(axes, shown, limit, useful_for)
+    best = frontier(shown)
+    axes.step([_use(c) for c in best], [c.risk for c in best], where="pre", color=QUIET, ls=":")
+    for kind in dict.fromkeys(c.kind for c in shown):
+        axes.plot(
+            [], [], SHAPES[kind], ms=_MARK, mfc=PAPER, mec=INK, mew=1.8, label=KIND_WORDS[kind]
+        )
+    for c in shown:
+        colour, face = (GOOD, GOOD) if c.meets else (INK, PAPER)
+        axes.plot(_use(c), c.risk, SHAPES[c.kind], ms=_MARK, mfc=face, mec=colour, mew=1.8,
+                  clip_on=False, zorder=4)  # fmt: skip
+    if picked is not None and picked in shown:
+        axes.plot(_use(picked), picked.risk, "o", ms=22, mfc="none", mec=GOOD, mew=2.4,
+                  clip_on=False, zorder=3)  # fmt: skip
+    if shown:
+        figure.legend(loc="upper left", ncols=len(SHAPES), fontsize=11, handletextpad=0.2)
+    numbers = {c.label: n for n, c in enumerate(candidates, start=1)}
+    _draw_labels(axes, shown, [f"{numbers[c.label]} {c.label}" for c in shown], picked)
+    return figure
+
+
+def _use(candidate: Candidate) -> float:
+    return candidate.usefulness or 0.0
+
+
+def _root(risk: Metres) -> Metres:
+    return np.sqrt(np.maximum(risk, 0.0))
+
+
+def _draw_scales(axes: Axes, shown: Sequence[Candidate], limit: float, useful_for: str) -> None:
+    """Risk upwards by its square root, because small risks are what it is about; the limit."""
+    least = min((_use(c) for c in shown), default=0.0)
+    low = max(min(math.floor(least * 10 - 1.5) / 10, 0.8), 0.0)
+    most = max([limit * 1.5, *(c.risk * 1.05 for c in shown)])
+    top = next((t for t in _TICKS if t >= most), 1.0)
+    axes.set_yscale("function", functions=(_root, np.square))
+    axes.set(xlim=(low, 1.0), ylim=(0.0, top))
+    ticks = [tick for tick in _TICKS if tick <= top]
+    axes.set_yticks(ticks, [percent(tick) for tick in ticks])
+    steps = range(round(low * 10), 11)
+    axes.set_xticks([n / 10 for n in steps], [f"{n / 10:g}" for n in steps])
+    axes.tick_params(axis="y", length=0)
+    axes.tick_params(axis="x", length=0, pad=10)
+    axes.spines["left"].set_visible(False)
+    axes.grid(axis="y", color=LINE)
+    axes.axhspan(0, limit, color=ZONE, zorder=0)
+    axes.axhline(limit, color=ACCENT, lw=2, ls=(0, (4, 2)))
+    axes.annotate(f"limit {percent(limit)}", (low, limit), (4, 3), textcoords="offset points",
+                  color=ACCENT, weight="bold")  # fmt: skip
+    axes.set_xlabel(f"more useful for {useful_for} →", color=QUIET, loc="right")
+    axes.set_ylabel("what an attacker learns of a person (lower is safer)", color=QUIET)
+
+
+def _draw_labels(
+    axes: Axes, shown: Sequence[Candidate], names: Sequence[str], picked: Candidate | None
+) -> None:
+    """Names in a column to the right of the plot, each on a line of its own, joined to its point.
+
+    They are as high as their points if there is room: nothing ever overlaps, however points crowd.
+    """
+    points = [axes.transData.transform((_use(c), c.risk)) for c in shown]
+    order = sorted(range(len(shown)), key=lambda n: (points[n][1], points[n][0]))
+    line = min(_LINE, (_HEIGHT - 4) / max(len(shown), 1))
+    height = 0.0
+    heights = []
+    for n in order:
+        height = max(points[n][1] - line / 2, height)
+        heights.append(height)
+        height += line
+    # what would be above the picture moves down, and pushes what is below it
+    below = _HEIGHT - 2
+    for k in range(len(order) - 1, -1, -1):
+        below = heights[k] = min(heights[k], below - line)
+    for n, height in zip(order, heights, strict=True):
+        bold = shown[n] is picked
+        arrow = {"arrowstyle": "-", "color": INK if bold else QUIET, "lw": 0.7, "shrinkB": 5}
+        axes.annotate(
+            names[n],
+            (_use(shown[n]), shown[n].risk),
+            (WIDTH - LABELS + 18, height + line / 2),
+            textcoords="figure pixels",
+            va="center",
+            weight="bold" if bold else "normal",
+            arrowprops=arrow,
+            annotation_clip=False,
+        )

@@ -19,14 +19,14 @@ from freqdp_db.db.datasets import get_dataset
 from freqdp_db.db.ledger import budgets
 from freqdp_db.db.names import format_relation
 from freqdp_db.db.releases import ReleaseRow, list_releases, load_metrics
-from freqdp_db.evaluation.attacks.exposure import is_exposure
 from freqdp_db.evaluation.figures import render
 from freqdp_db.evaluation.metrics import EXPOSED, LINKED
 from freqdp_db.evaluation.report.report import Reported, in_plain_times, target
 from freqdp_db.evaluation.report.words import (
     Tone,
-    attack_in_words,
+    attackers,
     judge_risk,
+    learnt_in_words,
     meaning_of,
     news_of,
     strongest,
@@ -79,7 +79,7 @@ def write_evidence(
     """Write the page; all of it or nothing."""
     require_published(release, "reported")
     path = target(out, overwrite)
-    text = render("report", "evidence.html", evidence(database, release))
+    text = render("evidence.html", evidence(database, release))
     path.write_text(text, "utf-8")
     return Reported(release.name, path.resolve(), False, len(text.encode()))
 
@@ -93,7 +93,7 @@ def evidence(database: Database, release: ReleaseRow) -> dict[str, Any]:
     )
     measured = {m.name: m.value for m in load_metrics(database, release.release_id)}
     proved = guarantees_objects(release)
-    attackers = sorted(filter(is_exposure, measured), key=lambda name: -measured[name])
+    learnt = attackers(measured)
     return {
         "name": release.name,
         "dataset": dataset.name,
@@ -119,12 +119,11 @@ def evidence(database: Database, release: ReleaseRow) -> dict[str, Any]:
         "price": request.price(dataset.protected),
         "budgets": [budget.in_words for budget in budgets(database, dataset.account_id)],
         "questions": questions_of(release, measured),
-        "attackers": [
-            (attack_in_words(name), measured[name], measured.get(f"{name}.half"))
-            for name in attackers
-        ],
+        "attackers": learnt,
         "measured": measured,
-        "strongest": _strongest(measured),
+        "strongest": f"the strongest of {len(learnt)} simulated attackers, {learnt_in_words(measured)}"
+        if learnt
+        else None,
         "news_of": news_of,
         "others": _others(database, release, dataset.account_id),
         "not_covered": not_covered_beside(database, release),
@@ -155,7 +154,7 @@ def questions_of(release: ReleaseRow, measured: Mapping[str, float]) -> list[Que
         Question(
             "Linkability",
             "Can records of the same individual be linked, here or with other data?",
-            *_by_measure((LINKED, "relink", "habits", "exposure.habits"), measured, proved=proved),
+            *_by_measure(_LINKING, measured, proved=proved),
             _values(_LINKING, measured),
         ),
         Question(
@@ -205,19 +204,6 @@ def _by_measure(
 
 def _values(names: Iterable[str], measured: Mapping[str, float]) -> list[tuple[str, str, float]]:
     return [(meaning_of(name).what, name, measured[name]) for name in names if name in measured]
-
-
-def _strongest(measured: Mapping[str, float]) -> str | None:
-    attacks = [name for name in measured if is_exposure(name)]
-    if not attacks:
-        return None
-    best = strongest(measured, attacks)
-    half = measured.get(f"{best}.half", 0.0)
-    return (
-        f"the strongest of {len(attacks)} simulated attackers, one {attack_in_words(best)}, learns "
-        f"{measured[best]:.1%} of a person's samples on average, and more than half for {half:.1%} of "
-        "people"
-    )
 
 
 def _readers(release: ReleaseRow) -> str:

@@ -6,13 +6,18 @@ They show originals: for the curator alone. Nobody is named in them.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 
 from freqdp_db.evaluation.attacks.claims import boxes_of, right_ones, until_of
-from freqdp_db.evaluation.attacks.known_samples import SightingIndex, draw_known, held_samples
+from freqdp_db.evaluation.attacks.known_samples import (
+    SightingIndex,
+    absent_from,
+    draw_known,
+    held_samples,
+)
 from freqdp_db.evaluation.attacks.relinking import (
     Links,
     claim_linked,
@@ -20,32 +25,142 @@ from freqdp_db.evaluation.attacks.relinking import (
     find_runs,
     learn_links,
 )
-from freqdp_db.evaluation.figures import ACCENT, INK, TRUTH, Picture, Span, span_chart
+from freqdp_db.evaluation.figures import ACCENT, INK, TRUTH, Picture
 from freqdp_db.evaluation.pair import Case, CellBox, Pair, ReleaseSeen
-from freqdp_db.evaluation.report.contents import Explained, busy_window, clock, rows_within
 from freqdp_db.evaluation.report.maps import SAME_NAME, Map, RoadLines
 from freqdp_db.model.arrays import Flags, Ints
 from freqdp_db.model.days import DAY_US, HOUR_US, local_times
+from freqdp_db.model.trajectories import Trajectories
 
 _MINUTE_US = 60_000_000
-_BESIDE_MIN = 40
-"""So much before and after a meeting is drawn."""
-_MOST_OF_A_WAY = 14
-"""Samples of one way: of more, a picture is a tangle."""
-_TRIED = 400
-_RING, _ROOM = 13.0, 6.0
-"""On the paper: the least ring around a meeting, and what it has beyond both."""
-_TRIPS, _PIECES = 5, 12
+_MOST_SAMPLES = 600
+"""Of one object: more of them cannot be told apart."""
+
+
+@dataclass(frozen=True)
+class EditedSamples:
+    """Which samples of D are not in D*, and which of D* not in D."""
+
+    deleted: Flags
+    inserted: Flags
+
+
+def edited_samples(pair: Pair) -> EditedSamples:
+    """What differs, by (object, place, time)."""
+    before, after = (
+        replace(side, at=pair.coarse(side.at)) for side in (pair.original, pair.released)
+    )
+    return EditedSamples(
+        deleted=absent_from(after, before, before.owner),
+        inserted=absent_from(before, after, after.owner),
+    )
+
+
+def trajectory_maps(pair: Pair, edited: EditedSamples, roads: RoadLines) -> list[Picture]:
+    """A busy day of three objects, of the few, middling and many samples: before (broad) and after
+    (thin), deleted samples crossed out, inserted ones ringed."""
+    lengths = np.where(pair.on_both_sides, pair.original.lengths, 0)
+    order = np.argsort(lengths, kind="stable")
+    order = order[lengths[order] > 1]
+    x, y = pair.locations.x, pair.locations.y
+    pictures = []
+    for letter, share in zip("ABC", (0.25, 0.5, 0.75), strict=True):
+        if not len(order):
+            break
+        t = int(order[int(share * (len(order) - 1))])
+        window = busy_window(pair, t)
+        mine = rows_within(pair.original, t, window, pair.timezone)
+        theirs = rows_within(pair.released, t, window, pair.timezone)
+        if len(mine) < 2 or len(theirs) < 1:
+            continue
+        old, new = pair.original.location[mine], pair.released.location[theirs]
+        deleted, inserted = old[edited.deleted[mine]], new[edited.inserted[theirs]]
+        title = (
+            f"Object {letter}, {window.words}: {len(mine):,} samples before, {len(theirs):,} after; "
+            f"{len(deleted):,} deleted, {len(inserted):,} inserted"
+        )
+        both = np.concatenate([old, new])
+        drawn = Map.around(x[both], y[both])
+        drawn.roads(roads)
+        drawn.truth(x[old], y[old])
+        drawn.way(x[new], y[new])
+        drawn.crosses(x[deleted], y[deleted])
+        drawn.rings(x[inserted], y[inserted])
+        pictures.append((title, drawn.picture(title)))
+    return pictures
+
+
+@dataclass(frozen=True)
+class Window:
+    """A part of an object's time, by its local clock: the same before and after."""
+
+    begin: int
+    end: int
+    """Not in it."""
+    words: str
+
+
+def busy_window(pair: Pair, t: int) -> Window:
+    """The day on which an object moves most; of a day with too many samples to draw, the hours
+    around the middle of its moves, and the words say so."""
+    lo, hi = pair.original.offsets[t], pair.original.offsets[t + 1]
+    moving = np.append(True, np.diff(pair.original.location[lo:hi]) != 0)
+    moves = local_times(pair.original.at[lo:hi][moving], pair.timezone)
+    known, counts = np.unique(moves // DAY_US, return_counts=True)
+    day = int(known[np.argmax(counts)]) * DAY_US
+    window = Window(day, day + DAY_US, "its busiest day")
+    in_all = _most_samples(pair, t, window)
+    middle = int(np.median(moves[moves // DAY_US * DAY_US == day])) // _MINUTE_US * _MINUTE_US
+    reach = DAY_US // 2
+    while _most_samples(pair, t, window) > _MOST_SAMPLES and reach > _MINUTE_US:
+        reach = max(reach // 2 // _MINUTE_US, 1) * _MINUTE_US
+        begin, end = max(middle - reach, day), min(middle + reach, day + DAY_US)
+        words = f"{clock(begin)} to {clock(end)} of its busiest day (which has {in_all:,} samples)"
+        window = Window(begin, end, words)
+    return window
+
+
+def clock(local_us: int) -> str:
+    """Hours and minutes of a local time."""
+    minutes = local_us % DAY_US // _MINUTE_US
+    return f"{minutes // 60:02}:{minutes % 60:02}"
+
+
+def _most_samples(pair: Pair, t: int, window: Window) -> int:
+    sides = (pair.original, pair.released)
+    return max(len(rows_within(side, t, window, pair.timezone)) for side in sides)
+
+
+def rows_within(side: Trajectories, t: int, window: Window, timezone: str) -> Ints:
+    """A trajectory's samples in a window."""
+    rows = np.arange(side.offsets[t], side.offsets[t + 1])
+    local = local_times(side.at[rows], timezone)
+    inside: Ints = rows[(local >= window.begin) & (local < window.end)]
+    return inside
+
+
+# What the method did, on one example.
+
+_TRIPS, _PIECES, _AREAS = 5, 12, 7
 _TRIP_LINES = (
     (INK, "solid"), (ACCENT, "solid"), (INK, "dashed"), (ACCENT, "dashed"), (INK, "dotted")
 )  # fmt: skip
 _BROAD = 2.2
 
 
+@dataclass(frozen=True)
+class Explained:
+    """A picture of what the method did, and what it shows."""
+
+    title: str
+    words: str
+    picture: Picture
+
+
 def explained(case: Case, kind: str, box: CellBox, roads: RoadLines, seed: int) -> Explained | None:
     """What the method did, on one example; None where there is no such thing to show."""
     if kind == "unlinked":
-        return swap_explained(case, roads) or pieces_explained(case, roads)
+        return pieces_explained(case, roads)
     if kind == "generalised":
         return areas_explained(case, roads)
     if kind == "synthetic":
@@ -53,151 +168,40 @@ def explained(case: Case, kind: str, box: CellBox, roads: RoadLines, seed: int) 
     return None
 
 
-@dataclass(frozen=True)
-class Exchange:
-    """Two released trajectories that met and exchanged tails: the stops of both."""
-
-    first: int
-    second: int
-
-
-def exchanges(case: Case) -> list[Exchange]:
-    """Pairs of stops of one meeting after which two went on as each other."""
-    release = case.release
-    if release.groups is None or release.owner is None:
-        return []
-    stop, group = release.groups.stop, release.groups.of_members()
-    goes_on = ~release.ends[stop]
-    stop, group = stop[goes_on], group[goes_on]
-    before, after = release.owner[stop].astype(np.int64), release.owner[stop + 1].astype(np.int64)
-    changed = before != after
-    stop, group, before, after = stop[changed], group[changed], before[changed], after[changed]
-    partner = {
-        key: int(p) for key, p in zip(zip(group, before, after, strict=True), stop, strict=True)
-    }
-    return [
-        Exchange(int(p), partner[(g, b, a)])
-        for p, g, a, b in zip(stop, group, before, after, strict=True)
-        if a < b and (g, b, a) in partner
-    ]
-
-
-def _stretch(case: Case, stop: int) -> tuple[Ints, Ints]:
-    """What one person did up to a stop, and another one after it, within the time drawn."""
-    release = case.release
-    at, owner = release.trajectories.at, release.owners
-    t = release.trajectory[stop]
-    lo, hi = release.trajectories.offsets[t], release.trajectories.offsets[t + 1]
-    first, last = stop, stop + 1
-    lo, hi = max(lo, stop - _MOST_OF_A_WAY + 1), min(hi, stop + 1 + _MOST_OF_A_WAY)
-    while first > lo and owner[first - 1] == owner[stop] and _near(at[first - 1], at[stop]):
-        first -= 1
-    while last + 1 < hi and owner[last + 1] == owner[stop + 1] and _near(at[last + 1], at[stop]):
-        last += 1
-    return np.arange(first, stop + 1), np.arange(stop + 1, last + 1)
-
-
-def _near(at: int, other: int) -> bool:
-    return abs(int(at) - int(other)) <= _BESIDE_MIN * _MINUTE_US
-
-
-def _clarity(case: Case, pair: Exchange) -> float:
-    """How well a picture shows an exchange: all four ways long and straight, and apart at their ends."""
-    ways = [*_stretch(case, pair.first), *_stretch(case, pair.second)]
-    x, y = case.release.x, case.release.y
-    if min(len(way) for way in ways) < 3:
-        return 0.0
-    ends = [ways[0][0], ways[1][-1], ways[2][0], ways[3][-1]]
-    apart = min(
-        float(np.hypot(x[a] - x[b], y[a] - y[b])) for n, a in enumerate(ends) for b in ends[n + 1 :]
-    )
-    straight = 1.0
-    for way in ways:
-        along = float(np.hypot(np.diff(x[way]), np.diff(y[way])).sum())
-        straight = min(
-            straight,
-            float(np.hypot(x[way[-1]] - x[way[0]], y[way[-1]] - y[way[0]])) / max(along, 1.0),
-        )
-    return min(len(way) for way in ways) * min(apart, 3_000.0) * straight
-
-
-def swap_explained(case: Case, roads: RoadLines) -> Explained | None:
-    """Two that meet and exchange tails."""
-    found = exchanges(case)
-    if not found:
-        return None
-    some = found[:: max(1, len(found) // _TRIED)]
-    pair = max(some, key=lambda each: _clarity(case, each))
-    one, two = _stretch(case, pair.first), _stretch(case, pair.second)
-    x, y = case.release.x, case.release.y
-    rows = np.concatenate([*one, *two])
-    drawn = Map.around(x[rows], y[rows])
-    drawn.roads(roads)
-    # the way from a stop to what follows it belongs to who goes on
-    for (before, after), (first, then), line in (
-        (one, (INK, ACCENT), "solid"), (two, (ACCENT, INK), "dashed")
-    ):  # fmt: skip
-        drawn.way(x[before], y[before], first, line, _BROAD)
-        tail = np.concatenate([before[-1:], after])
-        drawn.way(x[tail], y[tail], then, line, _BROAD)
-    stops = np.array([pair.first, pair.second])
-    middle_x, middle_y = float(x[stops].mean()), float(y[stops].mean())
-    apart = float(np.hypot(np.diff(x[stops]), np.diff(y[stops]))[0])
-    drawn.circle(middle_x, middle_y, max(apart * drawn.scale / 2 + _ROOM, _RING))
-    for row, name in ((one[0][0], "1: A"), (one[1][-1], "1: B"),
-                      (two[0][0], "2: B"), (two[1][-1], "2: A")):  # fmt: skip
-        drawn.rings(x[[row]], y[[row]])
-        drawn.name(x[row], y[row], name)
-    words = (
-        "Two people met in the ring, and chance decided who continues as whom. The solid line is released "
-        "trajectory 1, the dashed one is 2; the colour is the person: B is red. Each trajectory "
-        "begins as one person and ends as the other; no sample is moved."
-    )
-    return Explained("Two that meet and exchange tails", words, [(_CAPTION, drawn.picture(words))])
-
-
-_CAPTION = f"Up to {_BESIDE_MIN} minutes and {_MOST_OF_A_WAY} samples before and after the meeting"
-
-
 def pieces_explained(case: Case, roads: RoadLines) -> Explained | None:
-    """A day of one person, in pieces that have nothing to do with each other any more."""
-    release, lengths = case.release, case.original.lengths
-    if not release.pieces or not release.trajectories.samples:
-        return None
+    """A day of one person, under the ids that it was released with."""
+    release = case.release
     pieces = np.unique(release.owners.astype(np.int64) << 32 | release.trajectory) >> 32
-    each = np.bincount(pieces, minlength=len(case))
-    order = np.argsort(np.where(each > 1, lengths, 0), kind="stable")
+    each = np.bincount(pieces[pieces >= 0], minlength=len(case))
+    order = np.argsort(case.original.lengths, kind="stable")
     order = order[each[order] > 1]
     if not len(order):
         return None
     u = int(order[len(order) // 2])
     window = busy_window(Pair(case.original, case.original, case.places, case.timezone), u)
-    truth = rows_within(case.original, u, window, case.pair)
+    truth = rows_within(case.original, u, window, case.timezone)
     mine = np.flatnonzero(release.owners == u)
-    local = local_times(release.trajectories.at[mine], case.timezone)
+    local = local_times(release.true_at[mine], case.timezone)
     mine = mine[(local >= window.begin) & (local < window.end)]
     if not len(mine) or not len(truth):
         return None
     drawn = Map.around(case.x[truth], case.y[truth])
     drawn.roads(roads)
     drawn.truth(case.x[truth], case.y[truth])
-    numbers = np.unique(release.trajectory[mine])
-    firsts = sorted((int(mine[release.trajectory[mine] == t][0]), t) for t in numbers)
-    for n, (first, t) in enumerate(sorted(firsts, key=lambda f: release.trajectories.at[f[0]])):
-        rows = mine[release.trajectory[mine] == t]
+    ids = [mine[release.trajectory[mine] == t] for t in np.unique(release.trajectory[mine])]
+    ids.sort(key=lambda rows: release.true_at[rows[0]])
+    for n, rows in enumerate(ids):
         line = (INK, "solid") if n % 2 == 0 else (ACCENT, "dashed")
         drawn.way(release.x[rows], release.y[rows], *line)
-        drawn.rings(release.x[[first]], release.y[[first]])
+        drawn.rings(release.x[rows[:1]], release.y[rows[:1]])
         if n < _PIECES:
-            drawn.name(release.x[first], release.y[first], str(n + 1))
+            drawn.name(release.x[rows[0]], release.y[rows[0]], str(n + 1))
     words = (
-        f"Object A, {window.words}: released as {len(firsts):,} pieces, each with an id of its own "
-        "(numbered by time, alternately solid and dashed). Broad grey: the original; parts with nothing "
-        "drawn over them were left out."
+        f"Object A, {window.words}: released under {len(ids):,} ids (numbered by time, alternately "
+        "solid and dashed). Broad grey: the original; parts with nothing drawn over them were left out."
     )
-    return Explained(
-        "A day in pieces", words, [("A ring is where a piece begins", drawn.picture(words))]
-    )
+    picture = ("A ring is where an id begins", drawn.picture(words))
+    return Explained("One person under several ids", words, picture)
 
 
 def trips_explained(case: Case, box: CellBox, roads: RoadLines, seed: int) -> Explained | None:
@@ -240,25 +244,20 @@ def trips_explained(case: Case, box: CellBox, roads: RoadLines, seed: int) -> Ex
         "places, paths and lengths were drawn from noisy counts. Behind them, grey: "
         f"{'the roads' if behind else 'places that were really visited'}."
     )
-    return Explained("Synthetic trips", words, [("Chosen at random among those of middling length",
-                                                drawn.picture(words))])  # fmt: skip
-
-
-_AREAS = 7
+    picture = ("Chosen at random among those of middling length", drawn.picture(words))
+    return Explained("Synthetic trips", words, picture)
 
 
 def areas_explained(case: Case, roads: RoadLines) -> Explained | None:
-    """Areas and intervals of one group, one after the other."""
+    """Areas of one group, one after the other."""
     release = case.release
     if release.areas is None or release.members is None:
         return None
-    lengths = release.trajectories.lengths
     rows = _telling_areas(case)
     if not len(rows):
         return None
     t = release.trajectory[rows[0]]
-    members = int(release.members[t])
-    areas, begin = release.areas, release.trajectories.at
+    areas = release.areas
     drawn = Map.over(
         CellBox(
             areas.x_min[rows].min(), areas.y_min[rows].min(),
@@ -266,42 +265,24 @@ def areas_explained(case: Case, roads: RoadLines) -> Explained | None:
         )
     )  # fmt: skip
     drawn.roads(roads)
-    inside = _inside(case, rows)
-    drawn.dots(case.x[inside], case.y[inside], ACCENT, 2.2)
-    spans = []
     corners: dict[tuple[int, int], tuple[float, float, list[str]]] = {}
     for n, row in enumerate(rows, start=1):
-        west, south, east, north = (
-            side[row] for side in (areas.x_min, areas.y_min, areas.x_max, areas.y_max)
-        )
-        drawn.box_of(west, south, east, north)
+        west, north = areas.x_min[row], areas.y_max[row]
+        drawn.box_of(west, areas.y_min[row], areas.x_max[row], north)
         u, v = drawn.at(west, north)
         corner = (round(u / SAME_NAME), round(v / SAME_NAME))
         corners.setdefault(corner, (west, north, []))[2].append(str(n))
-        size = f"{(east - west) / 1000:.1f} × {(north - south) / 1000:.1f} km"
-        spans.append(Span(str(n), float(begin[row]), float(areas.until[row]), size))
     for west, north, numbers in corners.values():
         drawn.name(west, north, ", ".join(numbers), dx=3, dy=13)
-    ends = local_times(np.array([begin[rows].min(), areas.until[rows].max()]), case.timezone)
+    ends = np.array([release.trajectories.at[rows].min(), areas.until[rows].max()])
+    begin, end = map(_when, local_times(ends, case.timezone))
     words = (
-        f"{len(rows)} of the {int(lengths[t]):,} areas of one released trajectory, in order of time. "
-        f"It stands for {members:,} objects: whichever of them was recorded in interval 1 was in area "
-        "1 then, and so on. It does not say who that was, nor how many."
+        f"{len(rows)} of the {int(release.trajectories.lengths[t]):,} areas of one released trajectory, "
+        f"numbered by time, from {begin} to {end}. It stands for {int(release.members[t]):,} objects: "
+        "whichever of them was recorded in the interval of area 1 was in area 1 then, and so on. It does "
+        "not say who that was, nor how many."
     )
-    return Explained(
-        "Areas and intervals of one group",
-        words,
-        [
-            (
-                f"The areas. Dots: samples that lie in them, {_of_whom(case, inside, members)}",
-                drawn.picture(f"Map: {words}"),
-            ),
-            (
-                "The intervals, and how wide each area is",
-                span_chart(f"Intervals: {words}", spans, (_when(ends[0]), _when(ends[1]))),
-            ),
-        ],
-    )
+    return Explained("Areas of one group", words, ("The areas", drawn.picture(words)))
 
 
 def _telling_areas(case: Case) -> Ints:
@@ -329,37 +310,7 @@ def _when(local_us: int) -> str:
     return f"{day} {clock(int(local_us))}"
 
 
-def _inside(case: Case, rows: Ints) -> Flags:
-    """Original samples in these areas at their times: the group's, where it is known who is in it."""
-    areas, begin = case.release.areas, case.release.trajectories.at
-    assert areas is not None
-    at, owner = case.original.at, case.original.owner
-    inside = np.zeros(len(at), np.bool_)
-    for row in rows:
-        inside |= (
-            (at >= begin[row]) & (at < areas.until[row])
-            & (case.x >= areas.x_min[row]) & (case.x <= areas.x_max[row])
-            & (case.y >= areas.y_min[row]) & (case.y <= areas.y_max[row])
-        )  # fmt: skip
-    if case.release.part_of is None:
-        return inside
-    mine: Flags = inside & (case.release.part_of[owner] == case.release.trajectory[rows[0]])
-    return mine
-
-
-def _of_whom(case: Case, inside: Flags, members: int) -> str:
-    """Whose the dots are: a part of the group does not mean that the group is smaller."""
-    if case.release.part_of is None:
-        return "of anybody, of the group or not"
-    seen = len(np.unique(case.original.owner[inside]))
-    if seen == members:
-        return f"of all {members:,} objects of the group"
-    others = members - seen
-    return (
-        f"of {seen:,} of the {members:,} objects of the group; the other {others:,} "
-        f"{'has' if others == 1 else 'have'} none in these intervals"
-    )
-
+# What an attacker sees who knows one sample.
 
 HOURS = 3
 _HORIZON_US = HOURS * HOUR_US

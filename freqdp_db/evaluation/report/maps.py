@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,7 @@ from freqdp_db.evaluation.figures import (
     scale_bar,
 )
 from freqdp_db.evaluation.pair import CellBox
-from freqdp_db.model.arrays import Flags, Ints, Metres
+from freqdp_db.model.arrays import Ints, Metres
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,6 +48,9 @@ _CELLS = 140
 _PIXELS = 640
 _NARROWEST = 0.4
 """A heat map's shorter side, as a share of the longer one, at least."""
+_EDGE_PERCENT = 0.5
+_MOST_PERCENT = (95, 90, 80)
+_MUCH_FARTHER, _AROUND = 8, 1.5
 
 
 @dataclass(frozen=True)
@@ -100,6 +104,78 @@ def heat_png(counts: Ints, most: float) -> str:
     imsave(data, np.where(share > 0, share, -1), vmin=0, vmax=1, cmap=ramp, origin="lower",
            format="png", metadata={"Software": "freqdp"})  # fmt: skip
     return "data:image/png;base64," + base64.b64encode(data.getvalue()).decode()
+
+
+@dataclass(frozen=True)
+class Heat:
+    """A picture of how many samples lie where."""
+
+    title: str
+    source: str
+    alt: str
+    of: int
+    """How many samples there are, on the map or not."""
+    outside: int
+    """How many of them are not on it."""
+
+
+@dataclass(frozen=True)
+class Heats:
+    """Pictures on one scale."""
+
+    pictures: list[Heat]
+    most: int
+    """The upper end of the scale."""
+    cell_m: float
+
+    @property
+    def cell(self) -> str:
+        """How wide a cell is, as it is read: coordinates in degrees make no round metres."""
+        return f"{self.cell_m:,.0f} m" if self.cell_m >= 10 else f"{self.cell_m:.2g} m"
+
+
+def heat_maps(
+    sides: Sequence[tuple[str, Metres, Metres]], box: CellBox, pitch: float | None
+) -> Heats:
+    """Samples by cell for each named column of positions.
+
+    `pitch`: positions lie on a grid of so many metres; None: anywhere.
+    """
+    raster = Raster.over(box, pitch)
+    grids = [raster.counts(x, y) for _, x, y in sides]
+    most = int(max((grid.max(initial=0) for grid in grids), default=0))
+    pictures = [
+        Heat(
+            name,
+            heat_png(grid, most),
+            f"Heat map, {name}: {int(grid.sum()):,} samples, busiest cell {int(grid.max()):,}",
+            len(x),
+            len(x) - int(grid.sum()),
+        )
+        for (name, x, _), grid in zip(sides, grids, strict=True)
+    ]
+    return Heats(pictures, most, raster.cell)
+
+
+def box_of(x: Metres, y: Metres) -> CellBox:
+    """The area that maps of these positions show: where most are.
+
+    From their 0.5 to their 99.5 percentile. But people travel: where most are much nearer to the
+    middle than the others, the map shows that part.
+    """
+    box = CellBox.around(x, y, _EDGE_PERCENT)
+    if not len(x):
+        return box
+    middle_x, middle_y = float(np.median(x)), float(np.median(y))
+    away = np.maximum(np.abs(x - middle_x), np.abs(y - middle_y))
+    for reach in np.percentile(away, _MOST_PERCENT).tolist():
+        if _MUCH_FARTHER * 2 * reach < max(box.east - box.west, box.north - box.south):
+            around = _AROUND * reach
+            box = CellBox(
+                max(box.west, middle_x - around), max(box.south, middle_y - around),
+                min(box.east, middle_x + around), min(box.north, middle_y + around),
+            )  # fmt: skip
+    return box
 
 
 @dataclass(frozen=True)
@@ -223,13 +299,6 @@ class Map:
         """One place that matters most."""
         self.axes.plot([x], [y], marker="*", ms=20, mfc=ACCENT, mec=PAPER, mew=1.5, zorder=4)
 
-    def circle(self, x: float, y: float, pixels: float) -> None:
-        """A dashed circle around a place."""
-        from matplotlib.patches import Circle
-
-        radius = pixels / self.scale
-        self.axes.add_patch(Circle((x, y), radius, fill=False, ec=INK, lw=1.6, ls="--", zorder=3))
-
     def box_of(
         self, west: float, south: float, east: float, north: float, *, wrong: bool = False
     ) -> None:
@@ -279,30 +348,3 @@ class Map:
             kept.setdefault((math.floor(u / apart), math.floor(v / apart)), (a, b))
         if kept:
             self.axes.plot(*zip(*kept.values(), strict=True), linestyle="none", **look)
-
-
-@dataclass(frozen=True)
-class EditedWay:
-    """A trajectory before and after, with the samples that were taken out and put in."""
-
-    before_x: Metres
-    before_y: Metres
-    after_x: Metres
-    after_y: Metres
-    deleted: Flags
-    """Of the samples before."""
-    inserted: Flags
-    """Of the samples after."""
-
-
-def trajectory_map(title: str, path: EditedWay, roads: RoadLines) -> Markup:
-    """One trajectory before (broad) and after (thin), deleted samples crossed out, inserted ringed."""
-    drawn = Map.around(
-        np.concatenate([path.before_x, path.after_x]), np.concatenate([path.before_y, path.after_y])
-    )
-    drawn.roads(roads)
-    drawn.truth(path.before_x, path.before_y)
-    drawn.way(path.after_x, path.after_y)
-    drawn.crosses(path.before_x[path.deleted], path.before_y[path.deleted])
-    drawn.rings(path.after_x[path.inserted], path.after_y[path.inserted])
-    return drawn.picture(title)

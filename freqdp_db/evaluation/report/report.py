@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,6 @@ from freqdp_db.db.builds import find_build
 from freqdp_db.db.connection import Database
 from freqdp_db.db.copy import POSTGRES_EPOCH_US
 from freqdp_db.db.datasets import DatasetRow, get_dataset
-from freqdp_db.db.draws import load_edits
 from freqdp_db.db.ledger import entries
 from freqdp_db.db.names import format_relation
 from freqdp_db.db.published import ReleaseReader
@@ -32,39 +31,40 @@ from freqdp_db.db.releases import ReleaseRow, list_releases, list_steps, load_me
 from freqdp_db.db.source_roads import read_roads
 from freqdp_db.errors import BadData, BadInput
 from freqdp_db.evaluation.attacks.exposure import is_exposure
-from freqdp_db.evaluation.figures import render
+from freqdp_db.evaluation.figures import Curve, Picture, line_chart, render
 from freqdp_db.evaluation.loading import load_case
 from freqdp_db.evaluation.metrics import measure_published
-from freqdp_db.evaluation.pair import Case, CellBox, Pair
-from freqdp_db.evaluation.report.contents import (
-    Heats,
-    box_of,
+from freqdp_db.evaluation.pair import Case, Pair
+from freqdp_db.evaluation.report.counts import count_pictures
+from freqdp_db.evaluation.report.examples import (
     edited_samples,
-    exposures,
-    frequency_charts,
-    heat_maps,
-    loss_chart,
-    over_series,
+    explained,
+    followed_map,
     trajectory_maps,
 )
-from freqdp_db.evaluation.report.counts import count_pictures
-from freqdp_db.evaluation.report.examples import explained, followed_map
-from freqdp_db.evaluation.report.maps import RoadLines
+from freqdp_db.evaluation.report.maps import Heats, RoadLines, box_of, heat_maps
 from freqdp_db.evaluation.report.words import (
     BESIDE,
     Verdict,
+    attackers,
+    beside_attackers,
     by_group,
+    counted,
     meaning_of,
     news_of,
     remark_of,
+    series_rows,
     verdicts_of,
 )
 from freqdp_db.evaluation.rules import RuleResult
+from freqdp_db.evaluation.series import from_metrics
 from freqdp_db.evaluation.tables import JudgedTable
+from freqdp_db.methods.frequency.applying import pf_of_targets
+from freqdp_db.methods.frequency.counts import count_frequencies, rank_places
 from freqdp_db.methods.registry import find_method
-from freqdp_db.model.arrays import Metres
+from freqdp_db.model.arrays import Metres, owners, within
 from freqdp_db.model.documents import Document
-from freqdp_db.model.edits import EditLog, Edits
+from freqdp_db.model.edits import PfTargets
 from freqdp_db.model.trajectories import Locations, Trajectories
 from freqdp_db.privacy.guarantee import stands_for
 from freqdp_db.progress import Progress
@@ -74,17 +74,17 @@ from freqdp_db.release.request import Request
 from freqdp_db.release.summary import whole_user
 from freqdp_db.release.verification import require_published
 
-_SIGNATURE = 10
+_SIGNATURE, _RANKS = 10, 20
 _SEED = 1
 """Picks the examples that are shown."""
-_FOR_THE_CURATOR: dict[str, Any] = {
-    "verdicts": [], "exposures": None, "over_series": None, "series": None, "news_of": news_of,
-    "ledger_entry": None, "software": None,
-    "objects": None, "build": None, "steps": [], "user_level": None, "timings": {}, "command": "",
-    "edit_heats": None, "charts": [], "maps": [], "followed": None, "explained": None,
-    "on_roads": False, "left": "", "counts": None, "heats": None, "rules": [], "ledger_hash": None,
-    "remark_of": remark_of,
+_NOT_SHOWN: dict[str, Any] = {
+    "verdicts": [], "attackers": [], "beside": [], "over_series": None, "series": None,
+    "ledger_entry": None, "ledger_hash": None, "software": None, "objects": None, "build": None,
+    "steps": [], "user_level": None, "timings": {}, "command": "", "charts": [], "maps": [],
+    "followed": None, "explained": None, "on_roads": False, "left": "", "counts": None, "heats": None,
+    "rules": [], "not_granted": "", "errors": [],
 }  # fmt: skip
+"""What a page has only if it is given."""
 
 
 @dataclass(frozen=True)
@@ -125,22 +125,18 @@ def write_report(
         return written(path, _curators_facts(database, release, 0) | pictures)
     case, build = load_case(database, release, progress), find_build(database, release.build_id)
     lines = _road_lines(database, roads, build.srid)
-    pitch, request = grid_metres(build.snap), Request.of(release)
-    with database.begin() as connection:
-        logs = [
-            load_edits(connection, database, release.release_id, number)
-            for number, step in enumerate(request.method.steps, start=1)
-            if step.logs is EditLog
-        ]
-    signature = request.values.get("signature", _SIGNATURE)
-    pictures = _pictures(release.kind, case, lines, pitch, progress, logs, signature)
+    signature = Request.of(release).values.get("signature", _SIGNATURE)
+    pitch = grid_metres(build.snap)
+    pictures = _pictures(release.kind, case, lines, pitch, progress, signature)
     there = int((case.release.trajectories.lengths > 0).sum())
     return written(path, _curators_facts(database, release, there) | pictures)
 
 
 def written(path: Path, context: dict[str, Any]) -> Reported:
     """Write the page."""
-    text = render("report", "report.html", context)
+    words = {"meaning_of": meaning_of, "news_of": news_of, "remark_of": remark_of}
+    drawn_by = {"drawn_by": freqdp_db.__version__}
+    text = render("report.html", _NOT_SHOWN | words | drawn_by | context)
     path.write_text(text, "utf-8")
     return Reported(context["name"], path.resolve(), context["public"], len(text.encode()))
 
@@ -154,7 +150,6 @@ def facts(
     """What both reports tell; what is for the curator alone is empty."""
     method, published = find_method(release.method), find_published(database, release.name)
     return {
-        **_FOR_THE_CURATOR,
         "name": release.name,
         "heading": f"Release {release.name}",
         "table": format_relation(database.settings.release_schema, published.relations[0]),
@@ -168,8 +163,6 @@ def facts(
         "granted": release.granted,
         "guarantee": release.guarantee,
         "metrics": measured,
-        "meaning_of": meaning_of,
-        "drawn_by": freqdp_db.__version__,
         "not_granted": why_not_granted(release.guarantee),
     }
 
@@ -202,8 +195,7 @@ def _curators_facts(database: Database, release: ReleaseRow, trajectories: int) 
         "price": request.price(dataset.protected),
         "parameters": {name: in_plain_times(value) for name, value in request.shown()},
         "verdicts": verdicts_of(release, measured),
-        "groups": by_group(_in_the_table(measured)),
-        "exposures": exposures(measured),
+        **_attacked(measured),
         "over_series": over_series(measured),
         "series": release.series,
         "comparison": _comparison(database, release, measured),
@@ -255,9 +247,15 @@ def _comparison(
     return columns
 
 
-def _in_the_table(measured: Mapping[str, float]) -> list[str]:
-    """What the table shows: single attackers' exposures are in the panels above it."""
-    return [n for n in measured if meaning_of(n).group != BESIDE and not is_exposure(n)]
+def _attacked(measured: Mapping[str, float]) -> dict[str, Any]:
+    """What attackers learnt, and all other metrics by group."""
+    others = [n for n in measured if meaning_of(n).group != BESIDE and not is_exposure(n)]
+    return {
+        "metrics": measured,
+        "attackers": attackers(measured),
+        "beside": beside_attackers(measured),
+        "groups": by_group(others),
+    }
 
 
 def _road_lines(database: Database, roads: RoadTable | None, srid: int) -> RoadLines:
@@ -274,10 +272,9 @@ def _pictures(
     roads: RoadLines,
     pitch: float | None,
     progress: Progress,
-    logs: Sequence[Edits] = (),
     signature: int = _SIGNATURE,
 ) -> dict[str, Any]:
-    """What is drawn of a release beside its originals. logs: what was edited, if that is on record."""
+    """What is drawn of a release beside its originals."""
     # made-up trips lie inside the region that was said, and the data may reach far beyond
     inside = kind == "synthetic" and len(case.release.x) > 0
     box = box_of(case.release.x, case.release.y) if inside else box_of(case.x, case.y)
@@ -297,34 +294,98 @@ def _pictures(
     if kind != "edited":
         return shown
     with progress.stage("draw edits"):
-        return shown | _edit_pictures(case.pair, roads, box, pitch, logs, signature)
+        return shown | _edit_pictures(case.pair, roads, signature)
 
 
-def _edit_pictures(
-    pair: Pair,
-    roads: RoadLines,
-    box: CellBox,
-    pitch: float | None,
-    logs: Sequence[Edits],
-    signature: int,
-) -> dict[str, Any]:
+def _edit_pictures(pair: Pair, roads: RoadLines, signature: int) -> dict[str, Any]:
     """What was taken out and put in, where trajectories are the objects'."""
     edited = edited_samples(pair)
-    out, put_in = pair.original.location[edited.deleted], pair.released.location[edited.inserted]
-    x, y = pair.locations.x, pair.locations.y
-    sides = [("samples taken out", x[out], y[out]), ("samples put in", x[put_in], y[put_in])]
-    charts = frequency_charts(pair, signature)
-    if logs:
-        charts.append(loss_chart(logs))
     kept = 1 - edited.deleted.mean() if len(edited.deleted) else 0.0
     gone = int((pair.original.lengths > 0).sum() - (pair.released.lengths > 0).sum())
     return {
         "left": f"{kept:.1%} of the original samples are left."
         + (f" {gone:,} objects have no sample left." if gone else ""),
-        "edit_heats": heat_maps(sides, box, pitch),
-        "charts": [picture for picture in charts if picture[1]],
+        "charts": [chart for chart in frequency_charts(pair, signature) if chart[1]],
         "maps": trajectory_maps(pair, edited, roads),
     }
+
+
+# Charts: frequencies before and after, and what attackers learn from windows of a series.
+
+
+def frequency_charts(pair: Pair, signature: int) -> list[Picture]:
+    """TF by rank of place, and PF of each object's most telling places, before and after."""
+    before = count_frequencies(pair.original, len(pair.locations))
+    after = count_frequencies(pair.released, len(pair.locations))
+    curves = []
+    for name, tf, dashed in (("before", before.tf, False), ("after", after.tf, True)):
+        ranked = np.sort(tf[tf > 0])[::-1]
+        at = np.unique(np.geomspace(1, max(len(ranked), 1), 60).astype(np.int64))
+        at = at[at <= len(ranked)]
+        curves.append(Curve(name, at.tolist(), ranked[at - 1].tolist(), dashed))
+    tf_title = "How many objects visit a place (TF), places by rank"
+    ranks = rank_places(before, signature)
+    rank = within(before.offsets)
+    listed = ranks.order[rank < _RANKS]
+    owner = owners(before.offsets)
+    nothing = np.zeros(len(listed), np.int16)
+    wanted = PfTargets(
+        owner[listed], before.location[listed], nothing, nothing,
+        before.pf[listed], before.pf[listed],
+    )  # fmt: skip
+    kept = pf_of_targets(after, wanted)
+    position = rank[rank < _RANKS]
+    many = np.maximum(np.bincount(position, minlength=_RANKS), 1)
+    old = np.bincount(position, weights=before.pf[listed], minlength=_RANKS) / many
+    new = np.bincount(position, weights=kept, minlength=_RANKS) / many
+    x = list(range(1, _RANKS + 1))
+    pf_title = f"How often an object visits its {_RANKS} most revealing places (PF), mean"
+    return [
+        (tf_title, line_chart(tf_title, curves, "rank of the place", "objects", log=True)),
+        (
+            pf_title,
+            line_chart(
+                pf_title,
+                [Curve("before", x, old.tolist()), Curve("after", x, new.tolist(), dashed=True)],
+                "rank of the place by weight",
+                "samples",
+            ),
+        ),
+    ]
+
+
+@dataclass(frozen=True)
+class OverSeries:
+    """What attackers learn who have several windows of the series."""
+
+    words: str
+    chart: Picture | None
+    """By how many they have; None where that was measured for one number alone."""
+
+
+def over_series(values: Mapping[str, float]) -> OverSeries | None:
+    """From the metrics of a window; None if the series was not measured with it."""
+    rows = series_rows(from_metrics(values))
+    if not rows:
+        return None
+    last = rows[-1]
+    words = f"From {counted(last.windows, 'window')} of its series"
+    words += " together, an attacker" if last.windows > 1 else ", an attacker"
+    words += (
+        f" learns {last.exposure:.1%} of what a person did in them on average, and more than half for "
+        f"{last.half:.1%} of people. The strongest is one {last.attacker}."
+        if last.exposure > 0
+        else " learns nothing about a person."
+    )
+    if len(rows) == 1:
+        return OverSeries(words, None)
+    title = "What the strongest attacker learns, by how many of the newest windows it has"
+    number = [row.windows for row in rows]
+    curves = [
+        Curve("of a person, on average", number, [100 * row.exposure for row in rows]),
+        Curve("people of whom over half", number, [100 * row.half for row in rows], dashed=True),
+    ]
+    return OverSeries(words, (title, line_chart(title, curves, "windows", "%")))
 
 
 # The report of a table that was made elsewhere: the same page, without what is known of releases alone.
@@ -352,7 +413,7 @@ def write_table_report(
     """Write the page of a table that was judged."""
     build = find_build(database, dataset.require_build())
     lines = _road_lines(database, roads, judged.srid)
-    context = _FOR_THE_CURATOR | {
+    context = {
         "name": judged.name,
         "heading": f"Table {judged.name}",
         "public": False,
@@ -364,14 +425,10 @@ def write_table_report(
         "guarantee": _NOTHING_GUARANTEED,
         "verdicts": verdicts,
         "rules": rules,
-        "groups": by_group(_in_the_table(measured)),
-        "exposures": exposures(measured),
+        **_attacked(measured),
         "comparison": [{"name": judged.name, "method": "made elsewhere", "values": measured}],
         "objects": build.trajectories,
         "build": build,
-        "metrics": measured,
-        "meaning_of": meaning_of,
-        "drawn_by": freqdp_db.__version__,
         "parameters": {},
     }
     pictures = _pictures(judged.kind, judged.case, lines, judged.pitch, progress)

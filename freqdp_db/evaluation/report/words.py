@@ -170,13 +170,61 @@ def series_rows(found: Mapping[int, Mapping[str, float]]) -> list[JoinedWindows]
     return rows
 
 
-def between(values: Mapping[str, float], attack: str) -> str:
-    """The least and the most that an attack learns in the halves it was tested on."""
-    if f"{attack}.low" not in values:
-        return ""
-    return (
-        f" ({values[f'{attack}.low']:.1%} to {values[f'{attack}.high']:.1%} by half of the people)"
+def learnt_in_words(values: Mapping[str, float]) -> str:
+    """What the strongest attacker learns: `one who ..., learns ...`."""
+    best = strongest(values, filter(is_exposure, values))
+    words = (
+        f"one {attack_in_words(best)}, learns {values[best]:.1%} of a person's samples on average"
     )
+    if f"{best}.low" in values:
+        low, high = values[f"{best}.low"], values[f"{best}.high"]
+        words += f" ({low:.1%} to {high:.1%} by half of the people)"
+    half = values.get(f"{best}.half")
+    return words if half is None else f"{words}, and more than half for {half:.1%} of people"
+
+
+@dataclass(frozen=True)
+class Attacker:
+    """One attacker, and what it learnt."""
+
+    who: str
+    learnt: float
+    """Share of a person's other samples, on average."""
+    half: float | None
+    """Share of persons of whom it learns more than half."""
+    precision: float | None
+    """Share of its claims that is right."""
+
+
+def attackers(values: Mapping[str, float]) -> list[Attacker]:
+    """All that were measured, the strongest first."""
+    names = sorted(filter(is_exposure, values), key=lambda name: -values[name])
+    return [
+        Attacker(
+            attack_in_words(name),
+            values[name],
+            values.get(f"{name}.half"),
+            values.get(f"{name}.precision"),
+        )
+        for name in names
+    ]
+
+
+_BESIDE_ATTACKERS = {
+    "home": "Homes located to within 200 m: {:.1%} of people, by the trajectory that 4 known samples find.",
+    "habits": "Habits of other days match {:.1%} of the released trajectories of the days between with the "
+    "right person.",
+    "relink": "The re-linker undoes {:.1%} of the swaps and cuts.",
+    "edits.auc": "Inserted samples can be told apart from true ones with an AUC of {:.2f} (0.5 is chance, "
+    "1 is certainty).",
+}
+
+
+def beside_attackers(values: Mapping[str, float]) -> list[str]:
+    """What else was learnt, in sentences."""
+    return [
+        words.format(values[name]) for name, words in _BESIDE_ATTACKERS.items() if name in values
+    ]
 
 
 def _found(values: Mapping[str, float], name: str) -> Verdict:
@@ -185,17 +233,10 @@ def _found(values: Mapping[str, float], name: str) -> Verdict:
         return Verdict(question, "not measured", EXPOSED, None, f"Run freqdp evaluate {name}.")
     learnt = values[EXPOSED]
     best = strongest(values, filter(is_exposure, values))
-    answer, tone = _judge(learnt, _FOUND)
+    answer, tone = judge_risk(learnt)
     meaning = "None of the attacks learns anything about a person's samples."
     if learnt > 0:
-        meaning = (
-            f"The strongest attacker, one {attack_in_words(best)}, learns {learnt:.1%} of a person's "
-            f"samples on average{between(values, best)}"
-        )
-        half = values.get(f"{best}.half")
-        if half is not None:
-            meaning += f", and more than half for {half:.1%} of people"
-        meaning += "."
+        meaning = f"The strongest attacker, {learnt_in_words(values)}."
     if LINKED in values:
         by = strongest(values, filter(is_linking, values))
         meaning += f" One {attack_in_words(by)} links {values[LINKED]:.1%} to the right trajectory."
@@ -283,8 +324,8 @@ def _recoverable(values: Mapping[str, float], name: str, no_ways: str | None) ->
 _LOWER, _HIGHER = "lower is more private", "higher is more private"
 _CLOSER, _LIKER = "lower is more useful", "higher is more useful"
 LEARNT, WHO_IS_LINKED, OTHERWISE = "What an attacker learns", "Who is linked", "Other risks"
-USE, ELSEWHERE, BESIDE = "What analysts keep", "As in other publications", "Further metrics"
-GROUPS = (LEARNT, WHO_IS_LINKED, OTHERWISE, USE, ELSEWHERE, BESIDE)
+USE, BESIDE = "What analysts keep", "Further metrics"
+GROUPS = (LEARNT, WHO_IS_LINKED, OTHERWISE, USE, BESIDE)
 """In the order in which they are shown."""
 
 
@@ -346,16 +387,6 @@ _SAID: dict[str, Meaning] = {
             "hotspot": ("order of hotspots (Kendall)", _LIKER),
             "plausibility.fast": ("segments over 120 km/h", "lower is more plausible"),
             "plausibility.length_ratio": ("length against the original", "1 is as before"),
-        },
-        ELSEWHERE: {
-            "published.query": (
-                "mean error of 200 counts of trips in areas, as a share of the true count",
-                _CLOSER,
-            ),
-            "published.kendall": ("order of cells by trips (Kendall)", _LIKER),
-            "published.patterns": ("frequent patterns of trips kept (F1)", _LIKER),
-            "published.trips": ("change of trips (JSD)", _CLOSER),
-            "published.diameters": ("change of diameters of trips (JSD)", _CLOSER),
         },
         BESIDE: {
             "edits.auc.visits": ("insertions told apart by visit counts alone (AUC)", _LOWER),
@@ -440,7 +471,7 @@ def _of_counts(name: str) -> Meaning:
     return Meaning(USE, f"share that is not counted because of bounds: {where}", _LOWER)
 
 
-_ERRORS = ("query_error", "flow", "published.query")
+_ERRORS = ("query_error", "flow")
 
 
 def remark_of(name: str, value: float) -> str:
@@ -468,8 +499,7 @@ def by_group(names: Iterable[str]) -> Mapping[str, list[str]]:
 def main_by_group(values: Mapping[str, float]) -> Mapping[str, list[str]]:
     """What a terminal shows: the strongest attacker of each sort, and what analysts keep."""
     groups = dict(by_group(values))
-    for group in (ELSEWHERE, BESIDE):
-        groups.pop(group, None)
+    groups.pop(BESIDE, None)
     for group, is_attack in ((LEARNT, is_exposure), (WHO_IS_LINKED, is_linking)):
         there = groups.get(group, [])
         sorts = [_sort_of_attack(name) for name in there if is_attack(name)]
