@@ -23,8 +23,9 @@ from freqdp_db.db.datasets import DatasetRow
 from freqdp_db.db.declared import require_declared
 from freqdp_db.db.ledger import require_booked
 from freqdp_db.db.locks import hold
-from freqdp_db.db.published import gone, relation_exists, require_ours, require_replaceable
+from freqdp_db.db.published import gone, require_ours, require_replaceable
 from freqdp_db.db.releases import ReleaseRow
+from freqdp_db.db.source import relation_exists
 from freqdp_db.db.windows import window_name
 from freqdp_db.engines.partitions import LOCAL, Engine
 from freqdp_db.errors import BadInput, Busy, NotFound, SchemaInUse
