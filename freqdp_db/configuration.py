@@ -32,9 +32,8 @@ from freqdp_db.db.connection import Database
 from freqdp_db.db.datasets import DatasetRow, list_datasets
 from freqdp_db.db.ledger import find_budget
 from freqdp_db.db.names import format_relation
-from freqdp_db.db.published import columns_of
 from freqdp_db.db.schedules import ScheduleRow, list_schedules
-from freqdp_db.db.source import read_columns, read_name
+from freqdp_db.db.source import columns_of, read_columns, read_name
 from freqdp_db.errors import BadInput, FreqdpError
 from freqdp_db.jobs.document import JobRequest, check_keep, parse
 from freqdp_db.jobs.schedule import Cron, find_zone, note_of, require_servable, windowed

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from freqdp_db.db import source_roads as road_tables
 from freqdp_db.db.connection import Database
 from freqdp_db.db.names import format_relation, parse_relation
 from freqdp_db.db.plain_tables import (
@@ -23,17 +21,27 @@ from freqdp_db.db.plain_tables import (
     Kind,
     Mode,
     PlainTable,
+    anchors_table,
     check_target,
+    copy_roads,
     load_table,
+    make_anchors,
+    roads_table,
 )
 from freqdp_db.db.source import read_name
+from freqdp_db.db.source_maps import column_mapping
 from freqdp_db.errors import BadInput
 from freqdp_db.loading import csvfile
-from freqdp_db.loading import files as published
-from freqdp_db.loading import files as roadfile
 from freqdp_db.loading.city import City, Interest
-from freqdp_db.loading.csvfile import ENDINGS, CsvFormat
-from freqdp_db.loading.files import BadRows, SourceSamples, counted, expand, total_bytes
+from freqdp_db.loading.csvfile import CsvFormat
+from freqdp_db.loading.files import (
+    BadRows,
+    SourceSamples,
+    city_roads,
+    counted,
+    expand,
+    read_roads,
+)
 from freqdp_db.model.documents import Document
 from freqdp_db.progress import Progress
 
@@ -137,19 +145,15 @@ def load_csv(
     skip_bad: bool,
 ) -> LoadedCsv:
     """CSV files, globs or folders; `skip_bad`: unreadable rows are left out and counted, not refused."""
-    paths = expand(files, ENDINGS)
+    paths = expand(files, csvfile.ENDINGS)
     comment = "Trajectories from CSV files (freqdp load csv)."
     table = _samples_table(parse_relation(into, "[[into]]"), "text", comment, srid=srid)
-    bad = BadRows()
+    remedy = None if skip_bad else "correct them, or say [[skip_bad]]"
+    rows, skipped = _load_files(database, table, mode, paths, layout, remedy, progress)
+    return LoadedCsv(table.label, rows, len(paths), skipped, _dataset_add(table))
 
-    def read(advance: Callable[[int], None]) -> Iterator[SourceSamples]:
-        yield from csvfile.read_csv(paths, layout, bad, advance)
-        # once all files were read
-        if not skip_bad:
-            bad.refuse("correct them, or say [[skip_bad]]")
 
-    rows = _load_files(database, table, mode, paths, read, progress)
-    return LoadedCsv(table.label, rows, len(paths), bad.counts, _dataset_add(table))
+_FRESH_COPY = "take a fresh copy, or use `freqdp load csv --skip-bad`"
 
 
 def load_tdrive(
@@ -164,11 +168,10 @@ def load_tdrive(
     """The T-Drive taxis: the first so many, those with so many rows."""
     if limit is not None and limit < 1:
         raise BadInput(f"[[limit]] {limit} leaves no taxi", remedy="give a number from 1 on")
-    paths = published.tdrive_files(folder, limit, min_samples)
+    paths = csvfile.tdrive_files(folder, limit, min_samples)
     comment = "T-Drive taxis as published (freqdp load tdrive)."
     table = _samples_table(parse_relation(into, "[[into]]"), "int4", comment, key="taxi_id")
-    read = partial(published.read_tdrive, paths)
-    rows = _load_files(database, table, mode, paths, read, progress)
+    rows, _ = _load_files(database, table, mode, paths, csvfile.TDRIVE, _FRESH_COPY, progress)
     return LoadedFiles(table.label, rows, len(paths), _dataset_add(table))
 
 
@@ -176,7 +179,7 @@ def load_geolife(
     database: Database, folder: str, into: str, mode: Mode, progress: Progress
 ) -> LoadedFiles:
     """The GeoLife data, with altitudes."""
-    paths = published.geolife_files(folder)
+    paths = csvfile.geolife_files(folder)
     table = _samples_table(
         parse_relation(into, "[[into]]"),
         "text",
@@ -184,9 +187,42 @@ def load_geolife(
         Column("altitude", "float8", "Altitude in feet; NULL where the publisher has -777."),
         key="user_id",
     )
-    read = partial(published.read_geolife, paths)
-    rows = _load_files(database, table, mode, paths, read, progress)
+    rows, _ = _load_files(database, table, mode, paths, csvfile.GEOLIFE, _FRESH_COPY, progress)
     return LoadedFiles(table.label, rows, len(paths), _dataset_add(table))
+
+
+def _load_files(
+    database: Database,
+    table: PlainTable,
+    mode: Mode,
+    files: Sequence[Path],
+    layout: CsvFormat,
+    remedy: str | None,
+    progress: Progress,
+) -> tuple[int, dict[str, int]]:
+    """Read and load in one transaction: how many rows, and how many were unreadable, by reason.
+
+    remedy: of unreadable rows, which are refused with it; None: they are left out.
+    """
+    who, bad = table.columns[0], BadRows()
+
+    def chunks(advance: Callable[[int], None]) -> Iterator[Chunk]:
+        for samples in csvfile.read_csv(files, layout, bad, advance):
+            yield _sample_columns(samples, who)
+        # once all files were read
+        if remedy is not None:
+            bad.refuse(remedy)
+
+    size = sum(file.stat().st_size for file in files)
+    with (
+        database.begin() as session,
+        progress.stage("load files", size, "bytes") as stage,
+    ):
+        check_target(session, database.settings, table, mode)
+        rows = load_table(session, database.settings, table, mode, chunks(stage.advance))
+        if not rows:
+            raise BadInput("there is not one readable row in it", remedy="check the files")
+    return rows, bad.counts
 
 
 def load_city(
@@ -205,7 +241,7 @@ def load_city(
         raise BadInput(f"[[seed]] {seed} is negative", remedy="give a whole number from 0 on")
     city = City(objects, days, np.random.default_rng(seed))
     table = _city_table(parse_relation(into, "[[into]]"), objects, days, seed)
-    roads = road_tables.roads_table(
+    roads = roads_table(
         parse_relation(roads_into, "[[roads_into]]"), f"Roads of a made-up city, seed {seed}."
     )
     poi = _poi_table(parse_relation(poi_into, "[[poi_into]]"), seed)
@@ -219,13 +255,11 @@ def load_city(
         for wanted in (table, roads, poi):
             check_target(session, database.settings, wanted, mode)
         with progress.stage("load roads", len(city.network.source), "roads") as stage:
-            lines = (road.row() for road in roadfile.city_roads(city.network))
-            road_rows = road_tables.load_roads(
-                session, database.settings, roads, mode, lines, stage.advance
-            )
+            columns = [city_roads(city.network)]
+            road_rows = load_table(session, database.settings, roads, mode, columns, stage.advance)
         points = load_table(session, database.settings, poi, mode, [_poi_columns(city.interest)])
         with progress.stage("make and load", objects, "objects") as stage:
-            chunks = _city_rows(city, dirt, stage.advance)
+            chunks = _city_rows(city, table, dirt, stage.advance)
             rows = load_table(session, database.settings, table, mode, chunks)
     return LoadedCity(
         table.label, rows, objects, roads.label, road_rows, poi.label, points, dirt,
@@ -248,7 +282,7 @@ def make_city(
         database.begin() as session,
         progress.stage("make and load", objects, "objects") as stage,
     ):
-        chunks = _city_rows(city, {}, stage.advance)
+        chunks = _city_rows(city, table, {}, stage.advance)
         load_table(session, database.settings, table, "create", chunks)
 
 
@@ -274,13 +308,11 @@ def load_roads(
             f"[[every]] {every:g} needs [[vertices_into]] and at least 1 metre",
             remedy="say for example [[vertices_into]] demo.anchors [[every]] 50",
         )
-    table = road_tables.roads_table(
-        parse_relation(into, "[[into]]"), "Road network (freqdp load roads)."
-    )
+    table = roads_table(parse_relation(into, "[[into]]"), "Road network (freqdp load roads).")
     anchors = None
     if vertices_into is not None:
         relation = parse_relation(vertices_into, "[[vertices_into]]")
-        anchors = road_tables.anchors_table(relation, table.relation)
+        anchors = anchors_table(relation, table.relation)
         if relation == table.relation:
             raise BadInput("[[into]] and [[vertices_into]] are the same", remedy="give two names")
     left_out, points = 0, None
@@ -294,22 +326,17 @@ def load_roads(
                 origin = read_name(session, source, "[[source]]")
                 if origin == table.relation:
                     raise BadInput("[[source]] and [[into]] are the same", remedy="give two names")
-                mapping = road_tables.column_mapping(columns)
-                rows, left_out = road_tables.copy_roads(
-                    session, settings, table, mode, origin, mapping
-                )
+                mapping = column_mapping(columns)
+                rows, left_out = copy_roads(session, settings, table, mode, origin, mapping)
                 stage.advance(rows)
             else:
-                nodes, edges = files
-                read = (r.row() for r in roadfile.read_roads(Path(nodes), Path(edges)))
-                rows = road_tables.load_roads(session, settings, table, mode, read, stage.advance)
+                roads = [read_roads(*map(Path, files))]
+                rows = load_table(session, settings, table, mode, roads, stage.advance)
         if not rows:
             raise BadInput("there is not one road in it", remedy="check the files or the table")
         if anchors is not None:
             with progress.stage("make anchors", unit="points") as stage:
-                points = road_tables.make_anchors(
-                    session, settings, anchors, mode, table.relation, every
-                )
+                points = make_anchors(session, settings, anchors, mode, table.relation, every)
                 stage.advance(points)
     following = f"freqdp evaluate RELEASE --roads {shlex.quote(table.label)}"
     if anchors is not None:
@@ -317,28 +344,6 @@ def load_roads(
     return LoadedRoads(
         table.label, rows, left_out, anchors.label if anchors else None, points, following
     )
-
-
-def _load_files(
-    database: Database,
-    table: PlainTable,
-    mode: Mode,
-    files: Sequence[Path],
-    read: Callable[[Callable[[int], None]], Iterable[SourceSamples]],
-    progress: Progress,
-) -> int:
-    """Read and load in one transaction."""
-    key = table.columns[0].name
-    with (
-        database.begin() as session,
-        progress.stage("load files", total_bytes(files), "bytes") as stage,
-    ):
-        check_target(session, database.settings, table, mode)
-        chunks = (_sample_columns(samples, key) for samples in read(stage.advance))
-        rows = load_table(session, database.settings, table, mode, chunks)
-        if not rows:
-            raise BadInput("there is not one readable row in it", remedy="check the files")
-    return rows
 
 
 def _samples_table(
@@ -359,10 +364,11 @@ def _samples_table(
     return PlainTable(relation, columns, comment, srid)
 
 
-def _sample_columns(samples: SourceSamples, key: str) -> Chunk:
-    """Rows of such a table; key: the column that says who."""
+def _sample_columns(samples: SourceSamples, who: Column) -> Chunk:
+    """Rows of such a table; who: the column that says who moved."""
+    objects = samples.object_id.astype(np.int32) if who.kind == "int4" else samples.object_id
     point = np.column_stack([samples.x, samples.y])
-    return {key: samples.object_id, "at": samples.at_us, "geom": point, **samples.extra}
+    return {who.name: objects, "at": samples.at_us, "geom": point, **samples.extra}
 
 
 def _dataset_add(table: PlainTable) -> str:
@@ -401,10 +407,12 @@ def _poi_columns(found: Interest) -> Chunk:
     }
 
 
-def _city_rows(city: City, dirt: dict[str, int], advance: Callable[[int], None]) -> Iterator[Chunk]:
+def _city_rows(
+    city: City, table: PlainTable, dirt: dict[str, int], advance: Callable[[int], None]
+) -> Iterator[Chunk]:
     """The samples; counts what was soiled on purpose."""
     for chunk in city.chunks():
         for reason, count in chunk.dirt.items():
             dirt[reason] = dirt.get(reason, 0) + count
-        yield _sample_columns(chunk.samples, "object_id")
+        yield _sample_columns(chunk.samples, table.columns[0])
         advance(chunk.objects)

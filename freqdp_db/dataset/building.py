@@ -1,4 +1,4 @@
-"""Build a dataset: one consistent copy of the source, cleaned, projected, snapped and filed.
+"""Build a dataset: one consistent copy of the source, cleaned, projected, snapped, filed and written.
 
 Each partition of the source's objects is read, cleaned, snapped, filed and written where the engine keeps
 it. What has to be the same everywhere (the system of metres, the numbers of the places, the frame of the
@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import operator
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
-from functools import reduce
+from datetime import datetime
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -20,13 +21,11 @@ from numpy.typing import NDArray
 
 import freqdp_db
 from freqdp_db.dataset import cleaning
-from freqdp_db.dataset import writing as of
 from freqdp_db.dataset.cleaning import REASONS, TIME_UNITS
-from freqdp_db.dataset.findings import Findings, SeenTimes, look_at, moment
-from freqdp_db.dataset.projection import WGS84, ReferenceSystem, transform, utm_srid
-from freqdp_db.dataset.reading import RawRows, Source, read_source, rows_of
-from freqdp_db.dataset.snapping import Snap, merge_cells, snap_anchors, snap_exact
-from freqdp_db.dataset.writing import ProjectedRows, write_build
+from freqdp_db.dataset.findings import Findings, SeenTimes, look_at, moment, seen_times
+from freqdp_db.dataset.projection import WGS84, ReferenceSystem, seen_degrees, transform, utm_srid
+from freqdp_db.dataset.reading import RawRows, Source, read_source
+from freqdp_db.dataset.snapping import GridCells, Snap, merge_cells, snap_anchors, snap_exact
 from freqdp_db.db import builds
 from freqdp_db.db.builds import Window, missing_index, window_build
 from freqdp_db.db.connection import Database
@@ -34,29 +33,35 @@ from freqdp_db.db.datasets import DatasetRow
 from freqdp_db.db.ledger import require_traced
 from freqdp_db.db.locks import hold
 from freqdp_db.db.source import definition_of
+from freqdp_db.db.connection import Database, DatabaseRef
+from freqdp_db.db.copy import Layout, line_bytes, point_bytes
+from freqdp_db.db.datasets import DatasetRow
+from freqdp_db.db.ledger import require_traced
+from freqdp_db.db.locks import hold
+from freqdp_db.db.source import SourceRelation, definition_of
+from freqdp_db.db.windows import Window, missing_index, window_build
 from freqdp_db.engines.partitions import LOCAL, Engine, LocalPartitions, Partitions, PerPartition
 from freqdp_db.engines.ranges import add
 from freqdp_db.errors import BadData, BadInput, Remark
 from freqdp_db.methods.frequency.partition import Partition, tf_of, trajectories_in
-from freqdp_db.model.arrays import Ids, Ints
-from freqdp_db.model.trajectories import Build, Clock, Locations
-from freqdp_db.progress import Progress
-from freqdp_db.search.grid import Frame, choose_frame, merge_grids
+from freqdp_db.model.arrays import Ids, Ints, Metres, offsets_of
+from freqdp_db.model.trajectories import Build, Clock, Locations, Trajectories
+from freqdp_db.progress import Progress, Stage
+from freqdp_db.search.grid import (
+    Filed,
+    Frame,
+    Grid,
+    cells_of,
+    choose_frame,
+    file_segments,
+    levels_of,
+    merge_grids,
+)
+from freqdp_db.search.segments import distinct_segments
 
 _ANY_ZONE = 32631
-
-
-@dataclass(frozen=True)
-class BuildResult:
-    """A build whose tables are filled, and what is recorded of it."""
-
-    built: Build
-    source: Source
-    excluded: dict[str, int]
-    segments: int
-    frame: Frame
-    fingerprint: str
-    findings: Findings
+_CHUNK = 1 << 17
+"""Rows that are packed for COPY at a time."""
 
 
 def build(
@@ -94,7 +99,13 @@ def build_and_look(
     engine: Engine = LOCAL,
     window: Window | None = None,
 ) -> tuple[builds.BuildRow, Findings]:
-    """The same, and what was found in the source."""
+    """The same as `build`, and what was found in the source."""
+    if engine.remote and Snap.parse(dataset.snap).kind != "grid":
+        raise BadInput(
+            f"[[engine]] dask cannot build with [[snap]] {dataset.snap}: only cells of a grid can be "
+            "numbered without all positions in one process",
+            remedy="use [[engine]] threads, or add the dataset with [[snap]] grid:METRES",
+        )
     number = builds.next_build_number(database)
     with (
         hold(database, "dataset", dataset.dataset_id, f"dataset {dataset.name!r}"),
@@ -105,12 +116,11 @@ def build_and_look(
         with database.begin() as connection, connection.begin_nested() as asked:
             require_traced(connection, database, dataset.dataset_id)
             asked.rollback()
-        made = _make(database, dataset, number, progress, engine, window)
+        record, relations, findings = _make(database, dataset, number, progress, engine, window)
         with progress.stage("attach"):
-            record = _record(dataset, number, made, window)
-            builds.attach_build(database, record, made.source.relations)
+            builds.attach_build(database, record, relations)
     builds.sweep_builds(database)
-    return builds.find_build(database, number), made.findings
+    return builds.find_build(database, number), findings
 
 
 def _make(
@@ -120,13 +130,8 @@ def _make(
     progress: Progress,
     engine: Engine,
     window: Window | None,
-) -> BuildResult:
-    if engine.remote and Snap.parse(dataset.snap).kind != "grid":
-        raise BadInput(
-            f"[[engine]] dask cannot build with [[snap]] {dataset.snap}: only cells of a grid can be "
-            "numbered without all positions in one process",
-            remedy="use [[engine]] threads, or add the dataset with [[snap]] grid:METRES",
-        )
+) -> tuple[dict[str, Any], list[SourceRelation], Findings]:
+    """Fill the tables of a build: its row, the relations that it was read from, and what was found."""
     with ExitStack() as reading:
         connection = reading.enter_context(database.begin(snapshot=True))
         source, read = read_source(engine, connection, database, dataset, progress, window)
@@ -141,24 +146,45 @@ def _make(
         # nobody keeps the rows as they were read
         del read
         with progress.stage("file segments", built.trajectories.samples):
-            tf, used = (add(list(partitions.map(each))) for each in (tf_of, of.used_of))
-            visited = np.concatenate(list(partitions.map(of.visited_of)))
+            tf, used = (add(list(partitions.map(each))) for each in (tf_of, _used_of))
+            visited = np.concatenate(list(partitions.map(_visited_of)))
             frame = choose_frame(built.locations, used)
-            filed = partitions.map(of.file_partition, frame)
-            segments = sum(filed.map(of.segments_of))
-            grid = reduce(merge_grids, filed.map(of.grid_of))
+            filed = partitions.map(_file_partition, frame)
+            segments = sum(filed.map(_segments_of))
+            grid = reduce(merge_grids, filed.map(_grid_of))
         write_build(database, number, built, keys, tf, visited, filed, grid, progress)
-        hashed = _fingerprint(dataset, built, keys, _columns(partitions), window)
-        seen = [t for t in partitions.map(of.times_of, source.snapshot_at) if t is not None]
+        hashed = _fingerprint(dataset, built, keys, partitions, window)
+        seen = [t for t in partitions.map(_times_of, source.snapshot_at) if t is not None]
         if window is not None and not seen:
             seen = [SeenTimes(moment(window.window_begin), moment(window.window_end), 0, 0)]
         times = reduce(operator.add, seen)
         findings = _inspect(database, dataset, built, used, times, source.epoch_unit)
         if window is not None:
-            findings = replace(
-                findings, warnings=[*findings.warnings, *_unindexed(database, dataset)]
-            )
-    return BuildResult(built, source, excluded, segments, frame, hashed, findings)
+            findings.warnings.extend(_unindexed(database, dataset))
+    record = {
+        "build_id": number,
+        "dataset_id": dataset.dataset_id,
+        "snapshot_at": source.snapshot_at,
+        "rows": source.counts.rows,
+        "excluded": excluded,
+        "trajectories": len(built.trajectories),
+        "samples": built.trajectories.samples,
+        "locations": len(built.locations),
+        "segments": segments,
+        "source_srid": dataset.source_srid,
+        "srid": built.srid,
+        "snap": dataset.snap,
+        "time_unit": source.time_unit,
+        "time_step_us": built.clock.step_us,
+        "median_gap_us": built.clock.median_gap_us,
+        "grid": asdict(frame),
+        "fingerprint": hashed,
+        "software": freqdp_db.__version__,
+        "time_window": None if window is None else window.time_window,
+        "window_begin": None if window is None else window.window_begin,
+        "window_end": None if window is None else window.window_end,
+    }
+    return record, source.relations, findings
 
 
 def _unindexed(database: Database, dataset: DatasetRow) -> list[Remark]:
@@ -176,34 +202,15 @@ def _unindexed(database: Database, dataset: DatasetRow) -> list[Remark]:
     ]
 
 
-def _record(
-    dataset: DatasetRow, number: int, made: BuildResult, window: Window | None
-) -> dict[str, Any]:
-    """The row of `build`."""
-    built = made.built
-    return {
-        "build_id": number,
-        "dataset_id": dataset.dataset_id,
-        "snapshot_at": made.source.snapshot_at,
-        "rows": made.source.counts.rows,
-        "excluded": made.excluded,
-        "trajectories": len(built.trajectories),
-        "samples": built.trajectories.samples,
-        "locations": len(built.locations),
-        "segments": made.segments,
-        "source_srid": dataset.source_srid,
-        "srid": built.srid,
-        "snap": dataset.snap,
-        "time_unit": made.source.time_unit,
-        "time_step_us": built.clock.step_us,
-        "median_gap_us": built.clock.median_gap_us,
-        "grid": asdict(made.frame),
-        "fingerprint": made.fingerprint,
-        "software": freqdp_db.__version__,
-        "time_window": None if window is None else window.time_window,
-        "window_begin": None if window is None else window.window_begin,
-        "window_end": None if window is None else window.window_end,
-    }
+# Rows become trajectories of numbered places.
+
+
+@dataclass(frozen=True)
+class ProjectedRows(RawRows):
+    """The same in order, cleaned, and in metres."""
+
+    x: Metres
+    y: Metres
 
 
 def _discretise(
@@ -220,19 +227,19 @@ def _discretise(
     Counts what is left out in `excluded`.
     """
     raw = _reference(database, dataset.source_srid)
-    usable = read.map(of.drop_unusable, raw)
+    usable = read.map(_drop_unusable, raw)
     _require_rows(usable, excluded, may_be_empty=may_be_empty)
     srid = dataset.srid or _choose_srid(database, raw, usable)
     plane = _reference(database, srid)
-    projected = usable.map(of.project, raw, plane)
+    projected = usable.map(project, raw, plane)
     rows = _require_rows(projected, excluded, may_be_empty=may_be_empty)
     places, location = _snap(database, dataset, source, projected, raw, plane)
-    keys = list(projected.map(of.keys_of))
+    keys: list[list[str]] = list(projected.map(getattr, "keys"))
     first = np.cumsum([0, *(len(own) for own in keys)]).tolist()
-    step = cleaning.time_step(lambda us: sum(projected.map(of.on_step_of, us)), rows)
-    gap, times = reduce(of.merge_counted, projected.map(of.gaps_of))
+    step = cleaning.time_step(lambda us: sum(projected.map(_on_step_of, us)), rows)
+    gap, times = reduce(_merge_counted, projected.map(_gaps_of))
     median = cleaning.median_of_counted(gap, times) if len(gap) else None
-    partitions = projected.map(of.as_partition, location, PerPartition(first[:-1]), places)
+    partitions = projected.map(_as_partition, location, PerPartition(first[:-1]), places)
     built = Build(
         trajectories=trajectories_in(partitions),
         locations=places,
@@ -248,10 +255,10 @@ def _require_rows(
     partitions: Partitions[Any], excluded: dict[str, int], *, may_be_empty: bool
 ) -> int:
     """How many rows are left; raises BadData if there are none. Adds up what was left out."""
-    for own in partitions.map(of.excluded_of):
+    for own in partitions.map(getattr, "excluded"):
         for reason, rows in own.items():
             excluded[reason] = excluded.get(reason, 0) + rows
-    left = sum(partitions.map(rows_of))
+    left = sum(partitions.map(len))
     if left == 0 and not may_be_empty:
         reasons = ", ".join(f"{n:,} {REASONS[r]}" for r, n in excluded.items() if n)
         raise BadData(
@@ -271,7 +278,7 @@ def _choose_srid(database: Database, raw: ReferenceSystem, partitions: Partition
     """The source's own system if it is in metres, else the UTM zone of the data."""
     if raw.metric:
         return raw.srid
-    seen = add(list(partitions.map(of.degrees_of, raw, _reference(database, WGS84))))
+    seen = add(list(partitions.map(_degrees_of, raw, _reference(database, WGS84))))
     # of a window without rows any zone is right: there is nothing to measure
     return utm_srid(seen) if seen.any() else _ANY_ZONE
 
@@ -287,10 +294,10 @@ def _snap(
     """The locations, also in the source's SRID as a release shows them; and the one of each row."""
     snap = Snap.parse(dataset.snap)
     if snap.kind == "grid":
-        cells = reduce(merge_cells, projected.map(of.cells_of_partition, snap.metres)).numbered()
+        cells = reduce(merge_cells, projected.map(_cells_in, snap.metres)).numbered()
         centres = cells.locations(snap.metres)
         places = Locations(centres.x, centres.y, *transform(plane, raw, centres.x, centres.y))
-        return places, projected.map(of.places_in, cells, snap.metres)
+        return places, projected.map(_places_in, cells, snap.metres)
     (whole,) = projected
     if snap.kind == "exact":
         snapped = snap_exact(whole.x, whole.y)
@@ -319,9 +326,9 @@ def _inspect(
 
     epoch_unit: what epoch numbers were taken to count; None: times are times.
     """
-    raw = _reference(database, dataset.source_srid)
+    raw, mapping = _reference(database, dataset.source_srid), dataset.mapping
     lon, lat = transform(raw, _reference(database, WGS84), *built.locations.in_source())
-    mapping = dataset.mapping
+    in_degrees = raw.geographic and mapping.lon and mapping.lat
     return look_at(
         lon,
         lat,
@@ -330,9 +337,7 @@ def _inspect(
         built.trajectories.lengths,
         timezone=mapping.timezone,
         epoch_unit=None if epoch_unit is None else TIME_UNITS[epoch_unit],
-        columns=(mapping.lon, mapping.lat)
-        if raw.geographic and mapping.lon and mapping.lat
-        else None,
+        columns=(mapping.lon or "", mapping.lat or "") if in_degrees else None,
         region=dataset.region,
         utm_srid=built.srid if dataset.srid is None and not raw.metric else None,
     )
@@ -342,10 +347,10 @@ def _fingerprint(
     dataset: DatasetRow,
     built: Build,
     keys: list[str],
-    samples: Iterable[NDArray[Any]],
+    partitions: Partitions[Partition],
     window: Window | None,
 ) -> str:
-    """A hash of everything in a build. samples: the column of places, then that of times.
+    """A hash of everything in a build: of its samples, first all places, then all times.
 
     Two windows are never the same request, also if neither has a row.
     """
@@ -353,14 +358,313 @@ def _fingerprint(
     digest = hashlib.sha256(f"{dataset.snap} {dataset.source_srid} {built.srid}{which}".encode())
     for key in keys:
         digest.update(f"{len(key)} {key}".encode())
-    for column in (built.locations.x, built.locations.y, built.trajectories.offsets):
-        digest.update(np.ascontiguousarray(column).view(np.uint8).data)
-    for column in samples:
-        digest.update(np.ascontiguousarray(column).view(np.uint8).data)
+    whole = [built.locations.x, built.locations.y, built.trajectories.offsets]
+    for columns in (whole, partitions.map(_location_of), partitions.map(_at_of)):
+        for column in columns:
+            digest.update(np.ascontiguousarray(column).view(np.uint8).data)
     return digest.hexdigest()
 
 
-def _columns(partitions: Partitions[Partition]) -> Iterator[NDArray[Any]]:
-    """The places of all samples, then their times, one partition after the other."""
-    yield from partitions.map(of.location_of)
-    yield from partitions.map(of.at_of)
+# What is done with each partition of the objects, where the engine keeps it.
+
+
+def _drop_unusable(read: RawRows, raw: ReferenceSystem) -> RawRows:
+    """Leave out rows that cannot be."""
+    excluded: dict[str, int] = {}
+    return RawRows(read.keys, cleaning.drop_unusable(read.rows, raw.limits, excluded), excluded)
+
+
+def _degrees_of(read: RawRows, raw: ReferenceSystem, degrees: ReferenceSystem) -> Ints:
+    """How many rows are in each degree of longitude."""
+    return seen_degrees(*transform(raw, degrees, read.rows.x, read.rows.y))
+
+
+def project(read: RawRows, raw: ReferenceSystem, plane: ReferenceSystem) -> ProjectedRows:
+    """Order the rows, drop repeats, project to metres; objects without a row are left out."""
+    excluded: dict[str, int] = {}
+    rows = cleaning.drop_repeats(cleaning.sort_rows(read.rows), excluded)
+    x, y = transform(raw, plane, rows.x, rows.y)
+    inside = cleaning.within(x, y, plane.limits)
+    excluded["outside_projection"] = int((~inside).sum())
+    if not inside.all():
+        rows, x, y = rows.take(inside), x[inside], y[inside]
+    present, owner = np.unique(rows.object, return_inverse=True)
+    keys = [read.keys[k] for k in present]
+    return ProjectedRows(keys, replace(rows, object=owner), excluded, x, y)
+
+
+def _cells_in(projected: ProjectedRows, metres: float) -> GridCells:
+    """The distinct cells that hold a row."""
+    return GridCells.of(projected.x, projected.y, metres)
+
+
+def _places_in(projected: ProjectedRows, cells: GridCells, metres: float) -> Ids:
+    """The place of each row."""
+    return cells.find(projected.x, projected.y, metres)
+
+
+def _on_step_of(projected: ProjectedRows, step_us: int) -> int:
+    """How many times are multiples of the step."""
+    return cleaning.on_step(projected.rows.at, step_us)
+
+
+def _gaps_of(projected: ProjectedRows) -> tuple[Ints, Ints]:
+    """Times between samples of one object, and how often each is seen."""
+    rows = projected.rows
+    return np.unique(cleaning.gaps(rows.at, rows.object), return_counts=True)
+
+
+def _merge_counted(one: tuple[Ints, Ints], other: tuple[Ints, Ints]) -> tuple[Ints, Ints]:
+    """Counts of either, added."""
+    values, at = np.unique(np.concatenate([one[0], other[0]]), return_inverse=True)
+    times = np.zeros(len(values), np.int64)
+    np.add.at(times, at, np.concatenate([one[1], other[1]]))
+    return values, times
+
+
+def _as_partition(
+    projected: ProjectedRows, location: Ids, first: int, places: Locations
+) -> Partition:
+    """Trajectories of numbered places."""
+    at = projected.rows.at
+    offsets = offsets_of(projected.rows.object, len(projected.keys))
+    return Partition(first, Trajectories(offsets, location, at, at[offsets[:-1]]), places)
+
+
+def _used_of(partition: Partition) -> Ints:
+    """How many samples are at each place."""
+    return np.bincount(partition.trajectories.location, minlength=len(partition.places))
+
+
+def _visited_of(partition: Partition) -> Ints:
+    """How many places each trajectory visits."""
+    return np.diff(partition.frequencies.offsets)
+
+
+def _times_of(partition: Partition, read_at: datetime) -> SeenTimes | None:
+    """When the samples are; None: there are none."""
+    at = partition.trajectories.at
+    return seen_times(at, read_at) if len(at) else None
+
+
+def _location_of(partition: Partition) -> Ids:
+    return partition.trajectories.location
+
+
+def _at_of(partition: Partition) -> Ints:
+    return partition.trajectories.at
+
+
+@dataclass(frozen=True)
+class FiledPartition:
+    """A partition and its segments, filed in the frame of all."""
+
+    partition: Partition
+    filed: Filed
+
+
+def _file_partition(partition: Partition, frame: Frame) -> FiledPartition:
+    """File the distinct segments of these trajectories, whole."""
+    segments = distinct_segments(partition.trajectories)
+    return FiledPartition(partition, file_segments(segments, partition.places, frame, cut=False))
+
+
+def _segments_of(filed: FiledPartition) -> int:
+    return len(filed.filed.segments)
+
+
+def _grid_of(filed: FiledPartition) -> Grid:
+    return filed.filed.grid
+
+
+# Write the tables: packed records, streamed with COPY.
+
+
+SAMPLE = Layout(
+    [
+        ("build_id", "int4"),
+        ("trajectory_id", "int4"),
+        ("seq", "int4"),
+        ("location_id", "int4"),
+        ("at", "timestamptz"),
+    ]
+)
+LOCATION = Layout(
+    [
+        ("build_id", "int4"),
+        ("location_id", "int4"),
+        ("x_m", "float8"),
+        ("y_m", "float8"),
+        ("tf", "int4"),
+        ("geom", "point"),
+    ]
+)
+SEGMENT = Layout(
+    [
+        ("build_id", "int4"),
+        ("trajectory_id", "int4"),
+        ("seq", "int4"),
+        ("cell_id", "int8"),
+        ("from_location", "int4"),
+        ("to_location", "int4"),
+        ("occurrences", "int4"),
+        ("geom", "line"),
+    ]
+)
+_TRAJECTORY = ["build_id", "trajectory_id", "object_key", "samples", "places"]
+_GRID_CELL = [
+    "build_id", "cell_id", "level", "parent_id", "x_min", "y_min", "x_max", "y_max",
+    "tree_x_min", "tree_y_min", "tree_x_max", "tree_y_max", "segments", "tree_segments",
+]  # fmt: skip
+
+
+def write_build(
+    database: Database,
+    number: int,
+    built: Build,
+    keys: Sequence[str],
+    tf: Ids,
+    visited: Ints,
+    filed: Partitions[FiledPartition],
+    grid: Grid,
+    progress: Progress,
+) -> None:
+    """Fill the standalone tables. visited: how many places each trajectory visits."""
+    write_small = partial(_write_small, database, number, built, keys, tf, visited, grid)
+    with progress.stage("write samples", built.trajectories.samples) as stage:
+        if filed.remote:
+            _write_by_workers(database, number, built, filed, write_small, stage)
+        else:
+            (whole,) = filed
+            _write_here(database, number, built, whole, write_small, stage)
+
+
+def _write_here(
+    database: Database,
+    number: int,
+    built: Build,
+    whole: FiledPartition,
+    write_small: Callable[[], None],
+    stage: Stage,
+) -> None:
+    """Two tables at a time: samples beside everything else."""
+
+    def write_others() -> None:
+        with builds.filling(database, "segment", number) as part:
+            part.copy(SEGMENT, _segment_chunks(number, built.srid, whole.filed))
+        write_small()
+
+    with database.side_by_side(1) as start:
+        start(write_others)
+        with builds.filling(database, "sample", number) as part:
+            part.copy(SAMPLE, _sample_chunks(number, built.trajectories, stage))
+
+
+def _write_by_workers(
+    database: Database,
+    number: int,
+    built: Build,
+    filed: Partitions[FiledPartition],
+    write_small: Callable[[], None],
+    stage: Stage,
+) -> None:
+    """Each worker writes the samples and segments of its partitions."""
+    run = builds.create_large(database, number)
+    parts = PerPartition(range(len(filed.ranges)))
+    for rows in filed.map(
+        _write_partition, DatabaseRef.of(database), number, run, parts, built.srid
+    ):
+        stage.advance(rows)
+    with database.side_by_side(1) as start:
+        start(write_small)
+        builds.finish_large(database, number)
+
+
+def _write_partition(
+    filed: FiledPartition, reach: DatabaseRef, build_id: int, run: int, part: int, srid: int
+) -> int:
+    """Write the samples and the segments of a partition; how many samples."""
+    first, own = filed.partition.first, filed.partition.trajectories
+    with Progress().stage("write samples") as stage:
+        samples: Any = (SAMPLE, _sample_chunks(build_id, own, stage, first))
+        segments: Any = (SEGMENT, _segment_chunks(build_id, srid, filed.filed, first))
+        builds.write_range(reach.database(), build_id, run, part, samples, segments)
+    return own.samples
+
+
+def _sample_chunks(
+    number: int, trajectories: Trajectories, stage: Stage, first: int = 0
+) -> Iterator[NDArray[Any]]:
+    """Rows of `sample`; first: the number of the first trajectory."""
+    owner = trajectories.owner
+    for begin in range(0, trajectories.samples, _CHUNK):
+        part = slice(begin, begin + _CHUNK)
+        mine = owner[part]
+        yield SAMPLE.pack(
+            build_id=number,
+            trajectory_id=mine + first,
+            seq=np.arange(begin, begin + len(mine)) - trajectories.offsets[mine] + 1,
+            location_id=trajectories.location[part],
+            at=trajectories.at[part],
+        )
+        stage.advance(len(mine))
+
+
+def _segment_chunks(number: int, srid: int, index: Filed, first: int = 0) -> Iterator[NDArray[Any]]:
+    """Rows of `segment`; first: the number of the first trajectory."""
+    cell, segments = cells_of(index), index.segments
+    for begin in range(0, len(index), _CHUNK):
+        part = slice(begin, begin + _CHUNK)
+        row = index.row[part]
+        yield SEGMENT.pack(
+            build_id=number,
+            trajectory_id=segments.trajectory[row] + first,
+            seq=segments.position[row] + 1,
+            cell_id=cell[part],
+            from_location=segments.tail[row],
+            to_location=segments.head[row],
+            occurrences=segments.occurrences[row],
+            geom=line_bytes(index.ends[part], srid),
+        )
+
+
+def _write_small(
+    database: Database,
+    number: int,
+    built: Build,
+    keys: Sequence[str],
+    tf: Ids,
+    visited: Ints,
+    grid: Grid,
+) -> None:
+    """The tables that do not grow with the samples."""
+    with builds.filling(database, "grid_cell", number) as part:
+        part.copy_rows(_GRID_CELL, _cell_rows(number, grid))
+    with builds.filling(database, "location", number) as part:
+        location = LOCATION.pack(
+            build_id=number,
+            location_id=np.arange(len(built.locations)),
+            x_m=built.locations.x,
+            y_m=built.locations.y,
+            tf=tf,
+            geom=point_bytes(*built.locations.in_source(), built.source_srid),
+        )
+        part.copy(LOCATION, [location])
+    lengths = built.trajectories.lengths
+    columns = zip(range(len(keys)), keys, lengths.tolist(), visited.tolist(), strict=True)
+    with builds.filling(database, "trajectory", number) as part:
+        part.copy_rows(_TRAJECTORY, ((number, *row) for row in columns))
+
+
+def _cell_rows(number: int, grid: Grid) -> Iterator[tuple[Any, ...]]:
+    columns = zip(
+        grid.cell.tolist(),
+        levels_of(grid.cell).tolist(),
+        grid.box.tolist(),
+        grid.tree_box.tolist(),
+        np.diff(grid.segment_offsets).tolist(),
+        grid.tree_segments.tolist(),
+        strict=True,
+    )
+    for cell, level, box, tree_box, own, below in columns:
+        yield (number, cell, level, cell >> 2 or None, *box, *tree_box, own, below)

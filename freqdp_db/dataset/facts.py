@@ -18,7 +18,7 @@ from freqdp_db.db.builds import BuildRow, load_locations, samples_by_place
 from freqdp_db.db.connection import Database
 from freqdp_db.db.datasets import DatasetRow, change_dataset
 from freqdp_db.db.source import definition_of, read_name, require_not_from
-from freqdp_db.db.source_points import read_area
+from freqdp_db.db.source_maps import read_area
 from freqdp_db.errors import BadInput
 from freqdp_db.methods.contract import Facts
 from freqdp_db.methods.kinds import (

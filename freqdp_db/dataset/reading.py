@@ -29,6 +29,14 @@ from freqdp_db.db.source import (
 )
 from freqdp_db.db.source_rows import RowCounts, SourcePart, SourceReader, read_anchors
 from freqdp_db.db.source_trips import as_samples
+from freqdp_db.db.source_rows import (
+    RowCounts,
+    SourcePart,
+    SourceReader,
+    as_samples,
+    read_anchors,
+)
+from freqdp_db.db.windows import Window
 from freqdp_db.engines.partitions import Engine, LocalPartitions, Partitions, PerPartition, Range
 from freqdp_db.engines.ranges import cut
 from freqdp_db.errors import BadData, BadInput
@@ -44,6 +52,9 @@ class RawRows:
     """The objects: rows number them by their place here."""
     rows: Rows
     excluded: dict[str, int]
+
+    def __len__(self) -> int:
+        return len(self.rows)
 
 
 @dataclass(frozen=True)
@@ -82,29 +93,32 @@ def read_source(
         counts = reader.count()
         stage.advance(counts.rows)
         if window is None:
-            require_any(dataset, counts)
-    relations = trace(database, dataset)
+            _require_any(dataset, counts)
+    # nobody can redefine the source while a transaction that has read from it is open; in a session of
+    # its own: the snapshot of that transaction may be older than the definition
+    with database.begin() as other:
+        relations = lineage(other, database, dataset.source_schema, dataset.source_relation)
     with progress.stage("read rows", counts.rows) as stage:
         if engine.remote:
-            partitions, epoch_unit = _read_by_workers(
-                engine, reader, counts, ReadSpec.of(database, dataset, reader), part, stage
-            )
+            spec = ReadSpec(DatabaseRef.of(database), dataset, reader.export())
+            partitions, epoch_unit = _read_by_workers(engine, reader, counts, spec, part, stage)
         else:
-            partitions, epoch_unit = _read_here(reader, stage)
+            read, epoch_unit = _read_rows(reader, stage.advance)
+            partitions = LocalPartitions([(0, len(read.keys))], [read])
     anchors, snap = None, Snap.parse(dataset.snap)
     if snap.relation is not None:
         points = find_relation(connection, *snap.relation, option="[[snap]] anchors:")
         anchors = read_anchors(connection, points)
-    unit = recorded_unit(reader)
+    unit = reader.time_unit or "guessed" if reader.epoch else "timestamp"
     source = Source(counts, snapshot_at, unit, epoch_unit, anchors, relations)
     return source, partitions
 
 
-def _read_here(reader: SourceReader, stage: Stage) -> tuple[Partitions[RawRows], str | None]:
-    """All rows in one partition; also the unit of epochs."""
-    keys = reader.objects()
-    rows, order, epoch_unit = numbered_rows(read_columns(reader, stage.advance), keys, reader)
-    return LocalPartitions([(0, len(order))], [RawRows(order, rows, {})]), epoch_unit
+def _read_rows(reader: SourceReader, on_rows: Callable[[int], None]) -> tuple[RawRows, str | None]:
+    """All rows of a reader; also the unit of epochs."""
+    objects = reader.objects()
+    rows, keys, epoch_unit = numbered_rows(read_columns(reader, on_rows), objects, reader)
+    return RawRows(keys, rows, {}), epoch_unit
 
 
 # By workers: each reads the objects of its range, in the snapshot that this process keeps open. A worker
@@ -118,10 +132,6 @@ class ReadSpec:
     reach: DatabaseRef
     dataset: DatasetRow
     snapshot: str
-
-    @classmethod
-    def of(cls, database: Database, dataset: DatasetRow, reader: SourceReader) -> ReadSpec:
-        return cls(DatabaseRef.of(database), dataset, reader.export())
 
 
 def _read_by_workers(
@@ -140,9 +150,9 @@ def _read_by_workers(
             remedy=f"declare it: freqdp dataset set {shlex.quote(spec.dataset.name)} --time-unit "
             "s|ms|us|ns; or use [[engine]] threads",
         )
-    sizes = reader.sizes()
-    ranges = cut(offsets_from(np.array([n for *_, n in sizes])), engine.partitions(counts.rows))
-    keys = [[key for key, *_ in sizes[first:last]] for first, last in ranges]
+    known = reader.objects()
+    ranges = cut(offsets_from(np.array([n for *_, n in known])), engine.partitions(counts.rows))
+    keys = [[key for key, *_ in known[first:last]] for first, last in ranges]
     # of a window, an index gives the rows of some objects
     blocks = reader.blocks() if part.times is None else None
     # none here: a view, or a table whose rows are on other servers
@@ -150,12 +160,17 @@ def _read_by_workers(
         limits = [replace(part, objects=(own[0], own[-1]) if own else None) for own in keys]
         objects = engine.load(ranges, _as_range)
         partitions = objects.map(_read_objects, spec, PerPartition(limits))
-        for rows in partitions.map(rows_of):
+        for rows in partitions.map(len):
             stage.advance(rows)
     else:
         # each block is read once; an index on objects would read each of them many times
-        stretches = _between(blocks, len(ranges), reader.hash_seed)
-        order = np.array([number for _, number, _ in sizes], np.int64)
+        edges = [blocks * n // len(ranges) for n in range(len(ranges))]
+        # what may have come after the last block belongs to the last stretch
+        stretches = [
+            SourcePart(blocks=limits, hash_seed=reader.hash_seed)
+            for limits in zip(edges, [*edges[1:], None], strict=True)
+        ]
+        order = np.array([number for _, number, _ in known], np.int64)
         lying = engine.load([(n, n + 1) for n in range(len(stretches))], _as_range)
         read = lying.map(_read_blocks, spec, PerPartition(stretches), order)
         for rows in read.map(len):
@@ -165,17 +180,8 @@ def _read_by_workers(
         partitions = joined.map(_with_keys, PerPartition(keys))
         # what was read is let go once everything was handed on
         del read, joined
-        sum(partitions.map(rows_of))
+        sum(partitions.map(len))
     return partitions, reader.time_unit if reader.epoch else None
-
-
-def _between(blocks: int, count: int, hash_seed: int) -> list[SourcePart]:
-    """All blocks, and what may come after them, in so many parts."""
-    edges = [blocks * n // count for n in range(count)]
-    return [
-        SourcePart(blocks=(first, last), hash_seed=hash_seed)
-        for first, last in zip(edges, [*edges[1:], None], strict=True)
-    ]
 
 
 def _require_declared_epochs(reader: SourceReader, dataset: DatasetRow) -> None:
@@ -204,10 +210,7 @@ def _as_range(first: int, last: int) -> Range:
 def _read_objects(objects: Range, spec: ReadSpec, part: SourcePart) -> RawRows:
     """Read the rows of a range of objects."""
     with spec.reach.database().begin(snapshot=spec.snapshot) as connection:
-        reader = open_source(connection, spec.dataset, part)
-        keys = reader.objects()
-        rows, order, _ = numbered_rows(read_columns(reader, _nobody), keys, reader)
-    return RawRows(order, rows, {})
+        return _read_rows(open_source(connection, spec.dataset, part), _nobody)[0]
 
 
 def _read_blocks(blocks: Range, spec: ReadSpec, part: SourcePart, order: Ints) -> Rows:
@@ -215,8 +218,8 @@ def _read_blocks(blocks: Range, spec: ReadSpec, part: SourcePart, order: Ints) -
     with spec.reach.database().begin(snapshot=spec.snapshot) as connection:
         reader = open_source(connection, spec.dataset, part)
         columns = read_columns(reader, _nobody)
-    owner = number_of(columns["object"].astype(np.int64), order)
-    return Rows(owner, read_times(columns, reader)[0], columns["x"], columns["y"])
+    owner = _number_of(columns["object"], order)
+    return Rows(owner, _read_times(columns, reader)[0], columns["x"], columns["y"])
 
 
 def _nobody(rows: int) -> None:
@@ -237,19 +240,6 @@ def _join_rows(pieces: list[Rows]) -> Rows:
 
 def _with_keys(rows: Rows, keys: list[str]) -> RawRows:
     return RawRows(keys, rows, {})
-
-
-def rows_of(read: RawRows) -> int:
-    return len(read.rows)
-
-
-def trace(database: Database, dataset: DatasetRow) -> list[SourceRelation]:
-    """What a source reads, while a transaction that has read from it is open: nobody can redefine it.
-
-    In a session of its own: the snapshot of that transaction may be older than the definition.
-    """
-    with database.begin() as connection:
-        return lineage(connection, database, dataset.source_schema, dataset.source_relation)
 
 
 def open_source(
@@ -286,18 +276,15 @@ def read_columns(reader: SourceReader, on_rows: Callable[[int], None]) -> dict[s
 
 
 def numbered_rows(
-    columns: dict[str, NDArray[Any]], keys: dict[int, str], reader: SourceReader
+    columns: dict[str, NDArray[Any]], objects: list[tuple[str, int, int]], reader: SourceReader
 ) -> tuple[Rows, list[str], str | None]:
-    """Rows whose objects are numbered by their place in the order of keys; that order; the unit of
-    times that are numbers."""
-    order = sorted(keys) if reader.integer_keys else sorted(keys, key=lambda k: keys[k])
-    at, epoch_unit = read_times(columns, reader)
-    owner = number_of(columns["object"].astype(np.int64), np.asarray(order, np.int64))
-    rows = Rows(owner, at, columns["x"], columns["y"])
-    return rows, [keys[k] for k in order], epoch_unit
+    """Rows whose objects are numbered in the order of their keys; the keys; the unit of epochs."""
+    at, epoch_unit = _read_times(columns, reader)
+    owner = _number_of(columns["object"], np.array([number for _, number, _ in objects], np.int64))
+    return Rows(owner, at, columns["x"], columns["y"]), [key for key, *_ in objects], epoch_unit
 
 
-def read_times(columns: dict[str, NDArray[Any]], reader: SourceReader) -> tuple[Ints, str | None]:
+def _read_times(columns: dict[str, NDArray[Any]], reader: SourceReader) -> tuple[Ints, str | None]:
     """Microseconds since 2000; what epoch numbers were taken to count, None: times are times."""
     if not reader.epoch:
         return columns["at"].astype(np.int64), None
@@ -305,18 +292,16 @@ def read_times(columns: dict[str, NDArray[Any]], reader: SourceReader) -> tuple[
     return cleaning.epoch_to_us(columns["at"], unit), unit
 
 
-def recorded_unit(reader: SourceReader) -> str:
-    """How times are read, as a build records it."""
-    return reader.time_unit or "guessed" if reader.epoch else "timestamp"
-
-
-def number_of(objects: Ints, order: Ints) -> Ints:
+def _number_of(objects: NDArray[Any], order: Ints) -> Ints:
     """The place of each row's object in `order`."""
     by_value = np.argsort(order)
-    return by_value[np.searchsorted(order[by_value], objects)] if len(order) else objects
+    found = np.searchsorted(order[by_value], objects.astype(np.int64))
+    return by_value[found] if len(order) else found
 
 
-def require_any(dataset: DatasetRow, counts: RowCounts) -> None:
+def _require_any(dataset: DatasetRow, counts: RowCounts) -> None:
     if counts.rows == 0:
-        where = f"{dataset.source_schema}.{dataset.source_relation}"
-        raise BadData(f"{where} gives no rows", remedy="check [[source]] and [[where]]")
+        raise BadData(
+            f"{dataset.source_schema}.{dataset.source_relation} gives no rows",
+            remedy="check [[source]] and [[where]]",
+        )

@@ -25,12 +25,11 @@ from freqdp_db.db.source import (
     declared_srid,
     definition_of,
     find_relation,
-    named_relation,
     read_columns,
+    read_name,
     require_timezone,
 )
-from freqdp_db.db.source_rows import SourceReader
-from freqdp_db.db.source_trips import as_samples, line_with_times
+from freqdp_db.db.source_rows import SourceReader, as_samples, line_with_times
 from freqdp_db.errors import BadData, BadInput
 
 DEFAULT_BUDGET = "10"
@@ -127,7 +126,7 @@ def register(database: Database, wanted: Registration) -> tuple[DatasetRow, Clai
     require_position(wanted)
     with database.begin() as connection:
         require_timezone(connection, wanted.timezone)
-        relation = named_relation(connection, wanted.source)
+        relation = find_relation(connection, *read_name(connection, wanted.source, "[[source]]"))
         mapping = read_mapping(relation, wanted)
         samples = as_samples(relation, mapping, postgis_schema(connection))
         check_mapping(*samples, projected=wanted.x is not None)

@@ -14,7 +14,7 @@ from freqdp_db.db.datasets import DatasetRow
 from freqdp_db.db.names import format_relation, parse_relation
 from freqdp_db.db.plain_tables import Column, Mode, PlainTable, check_target, load_table
 from freqdp_db.db.source import read_name
-from freqdp_db.db.source_roads import column_mapping, read_roads
+from freqdp_db.db.source_maps import column_mapping, read_roads
 from freqdp_db.errors import BadInput
 from freqdp_db.model.documents import Document
 from freqdp_db.progress import Progress

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, LiteralString
 
-import psycopg
 import sqlalchemy as sa
 from psycopg import errors as driver_errors
 from psycopg import sql
@@ -19,25 +18,26 @@ from psycopg import sql
 from freqdp_db.db.connection import Connection, Database, driver, translated
 from freqdp_db.db.datasets import table
 from freqdp_db.db.locks import limit_waiting
-from freqdp_db.db.names import find_postgis
+from freqdp_db.db.names import find_postgis, with_postgis
 from freqdp_db.db.published import (
-    IS_RELATION,
     LOCK_TIMEOUT,
-    OF_CLASS,
-    ask_of,
-    columns_of,
     current_names,
     dependants,
     described,
     hanging_on,
     is_shown,
-    is_table,
-    key_of,
-    relation_exists,
     require_none,
     showing,
     srid_of,
-    stored_columns,
+)
+from freqdp_db.db.source import (
+    IS_RELATION,
+    OF_CLASS,
+    ask_of,
+    columns_of,
+    is_table,
+    key_of,
+    relation_exists,
 )
 from freqdp_db.db.statements import column_list, comment_on
 from freqdp_db.errors import BadInput, Busy, PermissionMissing, SchemaInUse
@@ -104,65 +104,185 @@ def entries(connection: Connection, database: Database, *, granted: bool) -> lis
     return [CatalogEntry(dict(row._mapping)) for row in rows]
 
 
-def prepare(source: Connection, target: Database) -> None:
-    """The schema and the catalogue of the other database, unless it has them."""
-    schema = target.settings.release_schema
-    with target.begin() as connection:
-        _require_fit(source, connection, target)
-        there = connection.execute(
-            sa.text("SELECT 1 FROM pg_namespace WHERE nspname = :schema"), {"schema": schema}
-        ).scalar()
-        if there is None:
-            try:
-                # waits for another session that is making it
-                _run(connection, "CREATE SCHEMA {}", sql.Identifier(schema))
-            except (driver_errors.UniqueViolation, driver_errors.DuplicateSchema):
-                raise _another_publishes() from None
-        present = columns_of(connection, (schema, "catalog"))
-        if present:
-            _lock_catalog(connection, schema)
-        else:
-            for own in ("catalog", "series"):
-                _create_table(source, connection, schema, own)
-                _index(source, connection, schema, own)
-                _comment_as(source, connection, schema, own)
-        if present and present != columns_of(source, (schema, "catalog")):
-            raise BadInput(
-                "the catalogue in the database of [[to]] was made by another version of freqdp",
-                remedy=f"drop it all there (DROP SCHEMA {schema} CASCADE): it is copied again",
-            )
-        _make_analysts(connection, target)
-        analyst = target.settings.role("analyst")
-        if _role_exists(connection, analyst):
-            driver(connection).execute(
-                sql.SQL("GRANT USAGE ON SCHEMA {} TO {}").format(
-                    sql.Identifier(schema), sql.Identifier(analyst)
-                )
-            )
-        for own in ("catalog", "series"):
-            _let_analysts_read(connection, target, own)
+class _Target:
+    """A transaction in the other database, and what it does to relations of the release schema there."""
 
-
-@contextmanager
-def alone(target: Database) -> Iterator[None]:
-    """Keep other sessions from publishing into the same database while the block runs."""
-    with target.begin() as connection:
-        connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
-        _lock_catalog(connection, target.settings.release_schema)
-        yield
-
-
-def _lock_catalog(connection: Connection, schema: str) -> None:
-    """Until the end of the transaction; analysts may not lock it so, and go on reading."""
-    limit_waiting(connection, LOCK_TIMEOUT)
-    try:
-        _run(
-            connection,
-            "LOCK TABLE {} IN SHARE UPDATE EXCLUSIVE MODE",
-            sql.Identifier(schema, "catalog"),
+    def __init__(self, connection: Connection, database: Database) -> None:
+        self.connection, self.database = connection, database
+        self.schema, self.analyst = (
+            database.settings.release_schema,
+            database.settings.role("analyst"),
         )
-    except driver_errors.LockNotAvailable:
-        raise _another_publishes() from None
+
+    def ask(self, query: str, relation: str) -> Any:
+        return ask_of(self.connection, query, (self.schema, relation))
+
+    def run(self, statement: LiteralString, *values: str | sql.Composable) -> None:
+        """A statement; a text is the name of a relation."""
+        named = (sql.Identifier(self.schema, v) if isinstance(v, str) else v for v in values)
+        driver(self.connection).execute(sql.SQL(statement).format(*named))
+
+    def has(self, relation: str) -> bool:
+        return relation_exists(self.connection, self.schema, relation)
+
+    def has_schema(self, name: str) -> bool:
+        found = sa.text("SELECT 1 FROM pg_namespace WHERE nspname = :name")
+        return self.connection.execute(found, {"name": name}).scalar() is not None
+
+    def has_analysts(self) -> bool:
+        found = sa.text("SELECT 1 FROM pg_roles WHERE rolname = :name")
+        return self.connection.execute(found, {"name": self.analyst}).scalar() is not None
+
+    def lock_catalog(self) -> None:
+        """Until the end of the transaction; analysts may not lock it so, and go on reading."""
+        limit_waiting(self.connection, LOCK_TIMEOUT)
+        try:
+            self.run("LOCK TABLE {} IN SHARE UPDATE EXCLUSIVE MODE", "catalog")
+        except driver_errors.LockNotAvailable:
+            raise _another_publishes() from None
+
+    def grant(self, relation: str) -> None:
+        """Let analysts read it, if there is such a role."""
+        if self.has_analysts():
+            self.run("GRANT SELECT ON {} TO {}", relation, sql.Identifier(self.analyst))
+
+    def revoke(self, relation: str) -> None:
+        """From everybody but its owner."""
+        for role in self.ask(_READERS, relation).scalars().all():
+            named = sql.SQL("PUBLIC") if role is None else sql.Identifier(role)
+            self.run("REVOKE ALL ON {} FROM {} CASCADE", relation, named)
+
+    def comment(self, relation: str, text: str) -> None:
+        kind: LiteralString = "TABLE" if self.is_table(relation) else "VIEW"
+        comment_on(self.connection, kind, sql.Identifier(self.schema, relation), text)
+
+    def is_table(self, relation: str) -> bool:
+        return is_table(self.connection, (self.schema, relation))
+
+    def comment_columns(self, source: Connection, relation: str, origin: str) -> None:
+        """What the columns of a relation say of themselves, where `origin` has them from."""
+        for column in columns_of(source, (self.schema, origin)).values():
+            if column.comment is not None:
+                named = sql.Identifier(self.schema, relation, column.name)
+                comment_on(self.connection, "COLUMN", named, column.comment)
+
+    def comment_as(self, source: Connection, relation: str) -> None:
+        """What a relation and its columns say of themselves where they come from."""
+        self.comment_columns(source, relation, relation)
+        text = ask_of(source, _COMMENT, (self.schema, relation)).scalar()
+        if text is not None:
+            self.comment(relation, text)
+
+    def create_table(self, source: Connection, relation: str, *, with_rows: bool) -> None:
+        """As it is where it comes from: columns, rows in the order of the key, key, indexes, comments."""
+        named = self.schema, relation
+        columns = columns_of(source, named)
+        definitions = sql.SQL(", ").join(
+            sql.SQL("{} {}{}").format(
+                sql.Identifier(column.name),
+                _written(column.shown),
+                sql.SQL(" NOT NULL" if column.required else ""),
+            )
+            for column in columns.values()
+        )
+        self.run("CREATE TABLE {} ({})", relation, definitions)
+        key = column_list(key_of(source, named))
+        if with_rows:
+            self._copy_rows(source, sql.Identifier(*named), column_list(columns), key)
+        self.run("ALTER TABLE {} ADD PRIMARY KEY ({})", relation, key)
+        for definition in ask_of(source, _INDEXES, named).scalars():
+            self.run("{}", _written(definition))
+        self.run("ANALYZE {}", relation)
+        self.comment_as(source, relation)
+
+    def _copy_rows(
+        self, source: Connection, named: sql.Identifier, columns: sql.Composed, key: sql.Composed
+    ) -> None:
+        read = sql.SQL("COPY (SELECT {} FROM {} ORDER BY {}) TO STDOUT (FORMAT binary)")
+        write = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT binary)")
+        with (
+            driver(source).cursor() as reader,
+            reader.copy(read.format(columns, named, key)) as rows,
+            driver(self.connection).cursor() as writer,
+            writer.copy(write.format(named, columns)) as copy,
+        ):
+            for block in rows:
+                copy.write(block)
+
+    # Series.
+
+    def join_series(self, source: Connection, entry: CatalogEntry) -> None:
+        """Attach the tables of a window to those of its series, which are made with the first one."""
+        named = str(entry.row["series"])
+        for relation in entry.relations:
+            bound = ask_of(source, _BOUND, (self.schema, relation)).scalar()
+            if bound is None:
+                continue
+            parent = named + relation.removeprefix(entry.name)
+            if not self.has(parent):
+                key = column_list(key_of(source, (self.schema, parent)))
+                self.run(
+                    "CREATE TABLE {} (LIKE {}) PARTITION BY LIST (window_start)", parent, relation
+                )
+                self.run("ALTER TABLE {} ADD PRIMARY KEY ({})", parent, key)
+                self.comment_as(source, parent)
+                self.grant(parent)
+            self.run("ALTER TABLE {} ATTACH PARTITION {} {}", parent, relation, _written(bound))
+        series = table(self.database, "series", released=True)
+        known = sa.select(series).where(series.c.name == named)
+        if self.connection.execute(known).first() is None:
+            row = dict(source.execute(known).one()._mapping)
+            self.connection.execute(sa.insert(series).values(**row))
+
+    def leave_series(self, relation: str, *, detach: bool = True) -> None:
+        """Detach a table from its series; or take the series from its readers until that can be done."""
+        parent = self.ask(_PARENT, relation).scalar()
+        if parent is None:
+            return
+        if not detach:
+            self.revoke(parent)
+            return
+        self.run("ALTER TABLE {} DETACH PARTITION {}", parent, relation)
+        self.grant(parent)
+
+    # Views of the newest.
+
+    def show_newest(self, dataset: str) -> None:
+        """The views over the newest release of a dataset that the catalogue there has."""
+        catalog = table(self.database, "catalog", released=True)
+        found = self.connection.execute(
+            sa.select(catalog.c.name, catalog.c.version, catalog.c.relations)
+            .where(catalog.c.dataset == dataset, catalog.c.time_window.is_(None))
+            .order_by(catalog.c.version.desc())
+        ).first()
+        newest = None if found is None else (found.name, found.version)
+        if is_shown(self.connection, self.database, dataset, newest):
+            return
+        for part, view in current_names(dataset).items():
+            if found is None or newest is None or found.name + part not in found.relations:
+                self._drop_view(view)
+                continue
+            shown = found.name + part
+            try:
+                with self.connection.begin_nested():
+                    self.run("CREATE OR REPLACE VIEW {} AS SELECT * FROM {}", view, shown)
+            except driver_errors.InvalidTableDefinition:
+                # another SRID, or areas no longer: a view's columns can neither change type nor go
+                self._drop_view(view)
+                self.run("CREATE VIEW {} AS SELECT * FROM {}", view, shown)
+            self.comment_columns(self.connection, view, shown)
+            self.comment(view, described(dataset, newest))
+            self.grant(view)
+
+    def _drop_view(self, view: str) -> None:
+        found = dependants(self.connection, self.schema, view)
+        require_none([(kind, f"{schema}.{name}") for kind, schema, name in found])
+        self.run("DROP VIEW IF EXISTS {}", view)
+
+
+def _written(text: str) -> sql.SQL:
+    """What the server wrote of a type, an index or a view: with all names quoted and qualified."""
+    return sql.SQL(text)
 
 
 def _another_publishes() -> Busy:
@@ -172,69 +292,91 @@ def _another_publishes() -> Busy:
     )
 
 
-def _require_fit(source: Connection, connection: Connection, target: Database) -> None:
+@contextmanager
+def _opened(target: Database) -> Iterator[_Target]:
+    with target.begin() as connection:
+        yield _Target(connection, target)
+
+
+def prepare(source: Connection, target: Database) -> None:
+    """The schema and the catalogue of the other database, unless it has them."""
+    with _opened(target) as there:
+        schema = there.schema
+        _require_fit(source, there)
+        if not there.has_schema(schema):
+            try:
+                # waits for another session that is making it
+                there.run("CREATE SCHEMA {}", sql.Identifier(schema))
+            except (driver_errors.UniqueViolation, driver_errors.DuplicateSchema):
+                raise _another_publishes() from None
+        present = _shape(there.connection, schema)
+        if present:
+            there.lock_catalog()
+            if present != _shape(source, schema):
+                raise BadInput(
+                    "the catalogue in the database of [[to]] was made by another version of freqdp",
+                    remedy=f"drop it all there (DROP SCHEMA {schema} CASCADE): it is copied again",
+                )
+        else:
+            for own in ("catalog", "series"):
+                there.create_table(source, own, with_rows=False)
+        analysts = sql.Identifier(there.analyst)
+        may_make = sa.text(
+            "SELECT rolsuper OR rolcreaterole FROM pg_roles WHERE rolname = current_user"
+        )
+        if not there.has_analysts() and there.connection.execute(may_make).scalar():
+            there.run("CREATE ROLE {} NOLOGIN", analysts)
+        if there.has_analysts():
+            there.run("GRANT USAGE ON SCHEMA {} TO {}", sql.Identifier(schema), analysts)
+        for own in ("catalog", "series"):
+            there.grant(own)
+
+
+def _shape(connection: Connection, schema: str) -> dict[str, str]:
+    """Names and types of the columns of the catalogue; none: there is no catalogue."""
+    return {c.name: c.shown for c in columns_of(connection, (schema, "catalog")).values()}
+
+
+def _require_fit(source: Connection, there: _Target) -> None:
     """Refuse a database that holds more than releases, or cannot hold them."""
-    private = target.settings.schema
-    found = connection.execute(
-        sa.text("SELECT 1 FROM pg_namespace WHERE nspname = :schema"), {"schema": private}
-    ).scalar()
-    if found is not None:
+    private = there.database.settings.schema
+    if there.has_schema(private):
         raise BadInput(
             f"the database of [[to]] has the schema {private}: its logins can see counts and sizes of "
             "private tables",
             remedy="give a database that has nothing but releases: createdb analysts, then in it "
             "CREATE EXTENSION postgis",
         )
-    here, there = find_postgis(source), find_postgis(connection)
-    if there is None:
+    here, elsewhere = find_postgis(source), find_postgis(there.connection)
+    if elsewhere is None:
         raise PermissionMissing(
             "the database of [[to]] has no PostGIS",
             remedy=f"as a superuser or its owner, there: CREATE EXTENSION postgis SCHEMA {here}",
         )
-    if here != there:
+    if here != elsewhere:
         raise BadInput(
-            f"PostGIS is in schema {there} in the database of [[to]], and in {here} here: views of trips "
-            "name its functions with their schema",
+            f"PostGIS is in schema {elsewhere} in the database of [[to]], and in {here} here: views of "
+            "trips name its functions with their schema",
             remedy=f"give a database with PostGIS in schema {here}",
         )
 
 
-def _make_analysts(connection: Connection, target: Database) -> None:
-    """The group role of analysts, on a server that has none, if this login may make it."""
-    analyst = target.settings.role("analyst")
-    may = connection.execute(
-        sa.text("SELECT rolsuper OR rolcreaterole FROM pg_roles WHERE rolname = current_user")
-    ).scalar()
-    if may and not _role_exists(connection, analyst):
-        driver(connection).execute(
-            sql.SQL("CREATE ROLE {} NOLOGIN").format(sql.Identifier(analyst))
-        )
-
-
-def _role_exists(connection: Connection, name: str) -> bool:
-    found = connection.execute(
-        sa.text("SELECT 1 FROM pg_roles WHERE rolname = :name"), {"name": name}
-    )
-    return found.scalar() is not None
-
-
-def _let_analysts_read(connection: Connection, target: Database, relation: str) -> None:
-    analyst = target.settings.role("analyst")
-    if _role_exists(connection, analyst):
-        driver(connection).execute(
-            sql.SQL("GRANT SELECT ON {} TO {}").format(
-                sql.Identifier(target.settings.release_schema, relation), sql.Identifier(analyst)
-            )
-        )
+@contextmanager
+def alone(target: Database) -> Iterator[None]:
+    """Keep other sessions from publishing into the same database while the block runs."""
+    with _opened(target) as there:
+        there.connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
+        there.lock_catalog()
+        yield
 
 
 def copy_release(source: Connection, target: Database, entry: CatalogEntry) -> None:
     """Copy a release that is not there yet: in one transaction, its rows in the order of their keys."""
-    schema = target.settings.release_schema
-    with target.begin() as connection:
+    with _opened(target) as there:
+        schema = there.schema
         for relation in entry.relations:
-            _require_srid(connection, srid_of(source, (schema, relation)))
-            if relation_exists(connection, schema, relation):
+            _require_srid(there.connection, srid_of(source, (schema, relation)))
+            if there.has(relation):
                 raise Busy(
                     f"{schema}.{relation} is in the way in the database of [[to]]: it has not been "
                     "dropped yet, or is not freqdp's",
@@ -242,218 +384,64 @@ def copy_release(source: Connection, target: Database, entry: CatalogEntry) -> N
                 )
         # tables come before the views that read them
         for relation in entry.relations:
-            if _kind_of(source, schema, relation) == "VIEW":
-                _run(
-                    connection,
-                    "CREATE VIEW {} AS {}",
-                    sql.Identifier(schema, relation),
-                    _text(ask_of(source, _DEFINITION, (schema, relation)).scalar_one()),
-                )
+            if is_table(source, (schema, relation)):
+                there.create_table(source, relation, with_rows=True)
             else:
-                _create_table(source, connection, schema, relation)
-                _copy_rows(source, connection, schema, relation)
-                _index(source, connection, schema, relation)
-            _comment_as(source, connection, schema, relation)
-            _let_analysts_read(connection, target, relation)
+                query = ask_of(source, _DEFINITION, (schema, relation)).scalar_one()
+                there.run("CREATE VIEW {} AS {}", relation, _written(query))
+                there.comment_as(source, relation)
+            there.grant(relation)
         if entry.row["series"] is not None:
-            _join_series(source, connection, target, entry)
+            there.join_series(source, entry)
         catalog = table(target, "catalog", released=True)
-        connection.execute(sa.insert(catalog).values(**entry.row))
-
-
-def _join_series(
-    source: Connection, connection: Connection, target: Database, entry: CatalogEntry
-) -> None:
-    """Attach the tables of a window to those of its series, which are made with the first one."""
-    schema, series = target.settings.release_schema, table(target, "series", released=True)
-    named = str(entry.row["series"])
-    for relation in entry.relations:
-        bound = ask_of(source, _BOUND, (schema, relation)).scalar()
-        if bound is None:
-            continue
-        parent = named + relation.removeprefix(entry.name)
-        if not relation_exists(connection, schema, parent):
-            _run(
-                connection,
-                "CREATE TABLE {} (LIKE {}) PARTITION BY LIST (window_start)",
-                sql.Identifier(schema, parent),
-                sql.Identifier(schema, relation),
-            )
-            _run(
-                connection,
-                "ALTER TABLE {} ADD PRIMARY KEY ({})",
-                sql.Identifier(schema, parent),
-                column_list(key_of(source, (schema, parent))),
-            )
-            _comment_as(source, connection, schema, parent)
-            _let_analysts_read(connection, target, parent)
-        _run(
-            connection,
-            "ALTER TABLE {} ATTACH PARTITION {} {}",
-            sql.Identifier(schema, parent),
-            sql.Identifier(schema, relation),
-            _text(bound),
-        )
-    known = sa.select(series).where(series.c.name == named)
-    if connection.execute(known).first() is None:
-        connection.execute(sa.insert(series).values(**dict(source.execute(known).one()._mapping)))
-
-
-def _leave_series(connection: Connection, target: Database, relation: str, *, detach: bool) -> None:
-    """Detach a table from its series; or take the series from its readers until that can be done."""
-    schema = target.settings.release_schema
-    parent = ask_of(connection, _PARENT, (schema, relation)).scalar()
-    if parent is None:
-        return
-    if not detach:
-        _revoke(connection, schema, parent)
-        return
-    _run(
-        connection,
-        "ALTER TABLE {} DETACH PARTITION {}",
-        sql.Identifier(schema, parent),
-        sql.Identifier(schema, relation),
-    )
-    _let_analysts_read(connection, target, parent)
-
-
-def update_entry(target: Database, entry: CatalogEntry) -> None:
-    """What the catalogue says of a release that is there."""
-    catalog = table(target, "catalog", released=True)
-    with target.begin() as connection:
-        connection.execute(
-            sa.update(catalog).where(catalog.c.name == entry.name).values(**entry.row)
-        )
+        there.connection.execute(sa.insert(catalog).values(**entry.row))
 
 
 def _require_srid(connection: Connection, srid: int) -> None:
-    known = sql.Identifier(str(find_postgis(connection)), "spatial_ref_sys")
-    query = sql.SQL("SELECT 1 FROM {} WHERE srid = %s").format(known)
-    if srid and driver(connection).execute(query, [srid]).fetchone() is None:
+    query = with_postgis(
+        str(find_postgis(connection)),
+        "SELECT 1 FROM {spatial_ref_sys} WHERE srid = {srid}",
+        srid=srid,
+    )
+    if srid and driver(connection).execute(query).fetchone() is None:
         raise BadInput(
             f"the database of [[to]] does not know SRID {srid}",
             remedy="insert its row of spatial_ref_sys there",
         )
 
 
-def _run(connection: Connection, statement: LiteralString, *values: sql.Composable) -> None:
-    driver(connection).execute(sql.SQL(statement).format(*values))
-
-
-def _text(written: str) -> sql.SQL:
-    """What the server wrote of a type, an index or a view: with all names quoted and qualified."""
-    return sql.SQL(written)
-
-
-def _create_table(source: Connection, connection: Connection, schema: str, relation: str) -> None:
-    columns = [
-        sql.SQL("{} {}{}").format(
-            sql.Identifier(column.name),
-            _text(column.kind),
-            sql.SQL(" NOT NULL" if column.required else ""),
-        )
-        for column in stored_columns(source, (schema, relation))
-    ]
-    _run(
-        connection, "CREATE TABLE {} ({})", sql.Identifier(schema, relation),
-        sql.SQL(", ").join(columns),
-    )  # fmt: skip
-
-
-def _index(source: Connection, connection: Connection, schema: str, relation: str) -> None:
-    """The key and the indexes that the relation has where it comes from, under the same names."""
-    made = sql.Identifier(schema, relation)
-    key = key_of(source, (schema, relation))
-    _run(connection, "ALTER TABLE {} ADD PRIMARY KEY ({})", made, column_list(key))
-    for definition in ask_of(source, _INDEXES, (schema, relation)).scalars():
-        driver(connection).execute(_text(definition))
-    _run(connection, "ANALYZE {}", made)
-
-
-def _copy_rows(source: Connection, connection: Connection, schema: str, relation: str) -> None:
-    """In the order of the key, however they lie where they come from."""
-    named = sql.Identifier(schema, relation)
-    columns = column_list(list(columns_of(source, (schema, relation))))
-    key = column_list(key_of(source, (schema, relation)))
-    read = sql.SQL("COPY (SELECT {} FROM {} ORDER BY {}) TO STDOUT (FORMAT binary)").format(
-        columns, named, key
-    )
-    write = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT binary)").format(named, columns)
-    with (
-        driver(source).cursor() as reader,
-        reader.copy(read) as rows,
-        driver(connection).cursor() as writer,
-        writer.copy(write) as copy,
-    ):
-        for block in rows:
-            copy.write(block)
-
-
-def _comment_as(
-    source: Connection,
-    connection: Connection,
-    schema: str,
-    relation: str,
-    origin: str | None = None,
-) -> None:
-    """What a relation and its columns say of themselves where they come from.
-
-    origin: another relation, whose columns it has.
-    """
-    for column in stored_columns(source, (schema, origin or relation)):
-        if column.comment is not None:
-            named = sql.Identifier(schema, relation, column.name)
-            comment_on(connection, "COLUMN", named, column.comment)
-    text = ask_of(source, _COMMENT, (schema, relation)).scalar() if origin is None else None
-    if text is not None:
-        _comment(connection, schema, relation, text)
-
-
-def _comment(connection: Connection, schema: str, relation: str, text: str) -> None:
-    kind = _kind_of(connection, schema, relation)
-    comment_on(connection, kind, sql.Identifier(schema, relation), text)
-
-
-def _kind_of(connection: Connection, schema: str, relation: str) -> LiteralString:
-    return "TABLE" if is_table(connection, (schema, relation)) else "VIEW"
+def update_entry(target: Database, entry: CatalogEntry) -> None:
+    """What the catalogue says of a release that is there."""
+    catalog = table(target, "catalog", released=True)
+    changed = sa.update(catalog).where(catalog.c.name == entry.name).values(**entry.row)
+    with target.begin() as connection:
+        connection.execute(changed)
 
 
 def take_back(target: Database, entry: CatalogEntry) -> None:
     """Let nobody read a copy any more, and take it from the catalogue there."""
-    catalog = table(target, "catalog", released=True)
-    dataset, schema = str(entry.row["dataset"]), target.settings.release_schema
-    with target.begin() as connection:
-        limit_waiting(connection, LOCK_TIMEOUT)
-        connection.execute(sa.delete(catalog).where(catalog.c.name == entry.name))
+    catalog, dataset = table(target, "catalog", released=True), str(entry.row["dataset"])
+    with _opened(target) as there:
+        limit_waiting(there.connection, LOCK_TIMEOUT)
+        there.connection.execute(sa.delete(catalog).where(catalog.c.name == entry.name))
         for relation in entry.relations:
-            _revoke(connection, schema, relation)
+            there.revoke(relation)
             try:
-                with translated(target), connection.begin_nested():
-                    _leave_series(connection, target, relation, detach=True)
+                with translated(target), there.connection.begin_nested():
+                    there.leave_series(relation)
             except Busy:
-                _leave_series(connection, target, relation, detach=False)
+                there.leave_series(relation, detach=False)
         # these show it with the rights of their owner
-        if shown := showing(connection, schema, entry.relations, dataset):
+        if shown := showing(there.connection, there.schema, entry.relations, dataset):
             try:
-                with translated(target), connection.begin_nested():
-                    _show_newest(connection, target, dataset)
+                with translated(target), there.connection.begin_nested():
+                    there.show_newest(dataset)
             except (Busy, SchemaInUse):
                 for view in shown:
-                    _revoke(connection, schema, view)
+                    there.revoke(view)
         for relation in entry.relations:
-            if relation_exists(connection, schema, relation):
-                _comment(connection, schema, relation, entry.name.join(_GONE))
-
-
-def _revoke(connection: Connection, schema: str, relation: str) -> None:
-    """From everybody but its owner."""
-    for role in ask_of(connection, _READERS, (schema, relation)).scalars().all():
-        _run(
-            connection,
-            "REVOKE ALL ON {} FROM {} CASCADE",
-            sql.Identifier(schema, relation),
-            sql.SQL("PUBLIC") if role is None else sql.Identifier(role),
-        )
+            if there.has(relation):
+                there.comment(relation, entry.name.join(_GONE))
 
 
 def finish(target: Database, datasets: Sequence[str]) -> list[str]:
@@ -464,9 +452,9 @@ def finish(target: Database, datasets: Sequence[str]) -> list[str]:
     waiting = []
     for dataset in datasets:
         try:
-            with target.begin() as connection:
-                limit_waiting(connection, LOCK_TIMEOUT)
-                _show_newest(connection, target, dataset)
+            with _opened(target) as there:
+                limit_waiting(there.connection, LOCK_TIMEOUT)
+                there.show_newest(dataset)
         except (Busy, SchemaInUse) as error:
             waiting.append(f"{dataset}_current: {error.message}")
     with target.begin() as connection:
@@ -490,50 +478,14 @@ def finish(target: Database, datasets: Sequence[str]) -> list[str]:
 
 def _drop(target: Database, relations: Sequence[str]) -> None:
     """Drop what a release consisted of, views first; or empty it, and say what hangs on it."""
-    schema = target.settings.release_schema
-    with target.begin() as connection:
-        limit_waiting(connection, LOCK_TIMEOUT)
-        hanging = hanging_on(connection, schema, relations)
+    with _opened(target) as there:
+        limit_waiting(there.connection, LOCK_TIMEOUT)
+        hanging = hanging_on(there.connection, there.schema, relations)
         for relation in relations:
-            _leave_series(connection, target, relation, detach=True)
-            named = sql.Identifier(schema, relation)
-            kind = _kind_of(connection, schema, relation)
+            there.leave_series(relation)
+            kind = "TABLE" if there.is_table(relation) else "VIEW"
             if kind == "TABLE":
-                _run(connection, "TRUNCATE {}", named)
+                there.run("TRUNCATE {}", relation)
             if not hanging:
-                _run(connection, "DROP {} {}", sql.SQL(kind), named)
+                there.run("DROP {} {}", sql.SQL(kind), relation)
     require_none(hanging)
-
-
-def _show_newest(connection: Connection, target: Database, dataset: str) -> None:
-    """The views over the newest release of a dataset that the catalogue there has."""
-    schema, catalog = target.settings.release_schema, table(target, "catalog", released=True)
-    found = connection.execute(
-        sa.select(catalog.c.name, catalog.c.version, catalog.c.relations)
-        .where(catalog.c.dataset == dataset, catalog.c.time_window.is_(None))
-        .order_by(catalog.c.version.desc())
-    ).first()
-    newest = None if found is None else (found.name, found.version)
-    if is_shown(connection, target, dataset, newest):
-        return
-    for part, view in current_names(dataset).items():
-        if found is None or newest is None or found.name + part not in found.relations:
-            _drop_view(connection, schema, view)
-            continue
-        shown = found.name + part
-        made = sql.Identifier(schema, view), sql.Identifier(schema, shown)
-        try:
-            with connection.begin_nested():
-                _run(connection, "CREATE OR REPLACE VIEW {} AS SELECT * FROM {}", *made)
-        except psycopg.errors.InvalidTableDefinition:
-            # another SRID, or areas no longer: a view's columns can neither change their type nor go
-            _drop_view(connection, schema, view)
-            _run(connection, "CREATE VIEW {} AS SELECT * FROM {}", *made)
-        _comment_as(connection, connection, schema, view, shown)
-        comment_on(connection, "VIEW", made[0], described(dataset, newest))
-        _let_analysts_read(connection, target, view)
-
-
-def _drop_view(connection: Connection, schema: str, view: str) -> None:
-    require_none([(kind, f"{s}.{v}") for kind, s, v in dependants(connection, schema, view)])
-    _run(connection, "DROP VIEW IF EXISTS {}", sql.Identifier(schema, view))

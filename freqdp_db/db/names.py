@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable
+from string import Formatter
+from typing import Any, LiteralString
 
 import sqlalchemy as sa
 from psycopg import sql
@@ -148,3 +150,10 @@ def geometry_type(postgis: str, kind: str, srid: int) -> sql.Composed:
     return sql.SQL("{}({}, {})").format(
         sql.Identifier(postgis, "geometry"), sql.SQL(kind), sql.Literal(srid)
     )
+
+
+def with_postgis(postgis: str, text: LiteralString, **values: Any) -> sql.Composed:
+    """A statement with these values; other names in braces, such as {st_x}, are PostGIS's."""
+    named = {name for _, name, _, _ in Formatter().parse(text) if name}
+    functions = {name: sql.Identifier(postgis, name) for name in named - values.keys()}
+    return sql.SQL(text).format(**functions, **values)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -18,24 +19,33 @@ from freqdp_db.db.connection import driver
 from freqdp_db.db.copy import (
     POSTGRES_EPOCH_US,
     WIRE,
-    Layout,
     Piece,
     join_pieces,
     point_bytes,
     write_records,
 )
-from freqdp_db.db.names import format_relation, geometry_type, identifier, postgis_schema
-from freqdp_db.db.statements import comment_on
+from freqdp_db.db.names import (
+    format_relation,
+    geometry_type,
+    identifier,
+    postgis_schema,
+    with_postgis,
+)
+from freqdp_db.db.source import columns_of, definition_of, is_table, relation_exists
+from freqdp_db.db.source_maps import select_roads
+from freqdp_db.db.statements import column_list, comment_on, one_value
 from freqdp_db.errors import AlreadyExists, BadInput, FreqdpError
 from freqdp_db.settings import Settings
 
 T = TypeVar("T")
 Mode = Literal["create", "replace", "append"]
 Kind = Literal["int4", "int8", "float8", "bool", "text", "timestamptz", "point", "line"]
-Chunk = Mapping[str, NDArray[Any]]
-"""Columns by name. Times are microseconds since 1970 UTC; a point is an (n, 2) array."""
+Chunk = Mapping[str, Any]
+"""Columns by name. Times are microseconds since 1970 UTC; a text is UTF-8 bytes or None; a point is a row
+of an (n, 2) array, a line an array of such rows."""
 
 _NO_TIME = np.iinfo(np.int64).min
+_SHAPES = {"point": "Point", "line": "LineString"}
 
 
 @dataclass(frozen=True)
@@ -70,21 +80,21 @@ def load_table(
     on_rows: Callable[[int], None] | None = None,
 ) -> int:
     """Make the table (or add to it) and stream the chunks in; returns how many rows."""
-    raw = driver(connection)
     rows = 0
 
     def encoded() -> Iterable[NDArray[Any]]:
         nonlocal rows
-        # A block whose rows were all unreadable is empty.
-        filled = ((_size(chunk), chunk) for chunk in chunks if _size(chunk))
-        for count, records in _ahead((size, encode(table, chunk)) for size, chunk in filled):
+        sized = ((len(next(iter(chunk.values()))), chunk) for chunk in chunks)
+        # a block whose rows were all unreadable is empty
+        for count, records in _ahead((size, encode(table, chunk)) for size, chunk in sized if size):
             yield records
             rows += count
             if on_rows is not None:
                 on_rows(count)
 
-    with filling(connection, settings, table, mode) as place:
-        write_records(raw, identifier(place), [c.name for c in table.columns], encoded())
+    with _filling(connection, settings, table, mode) as place:
+        names = [c.name for c in table.columns]
+        write_records(driver(connection), identifier(place), names, encoded())
     return rows
 
 
@@ -99,12 +109,54 @@ def _ahead(items: Iterable[T]) -> Iterator[T]:
             yield item
 
 
-def _size(chunk: Chunk) -> int:
-    return len(next(iter(chunk.values())))
+def encode(table: PlainTable, chunk: Chunk) -> NDArray[np.uint8]:
+    """Rows of binary COPY: of each field the length of its value, -1 for NULL, and the value."""
+    rows = len(next(iter(chunk.values())))
+    one = np.ones(rows, np.int64)
+    pieces: list[Piece] = [(np.full(rows, len(table.columns), ">i2"), one)]
+    for column in table.columns:
+        values = chunk[column.name]
+        if column.kind in ("text", "line"):
+            texts = (
+                [_line(v, table.srid) for v in values] if column.kind == "line" else list(values)
+            )
+            sizes = np.array([-1 if text is None else len(text) for text in texts], ">i4")
+            joined = b"".join(text for text in texts if text is not None)
+            field: Piece = (np.frombuffer(joined, np.uint8), np.maximum(sizes, 0).astype(np.int64))
+        else:
+            there, wire = _wire(column, np.asarray(values), table.srid)
+            items = wire[there]
+            sizes = np.where(there, items.itemsize, -1).astype(">i4")
+            field = (items, there.astype(np.int64))
+        pieces += [(sizes, one), field]
+    return join_pieces(*pieces)
+
+
+def _wire(
+    column: Column, values: NDArray[Any], srid: int
+) -> tuple[NDArray[np.bool_], NDArray[Any]]:
+    """Which rows have a value, and the column as the wire has it."""
+    there = np.ones(len(values), np.bool_)
+    if column.kind == "point":
+        return np.isfinite(values).all(axis=1), point_bytes(values[:, 0], values[:, 1], srid)
+    if column.kind == "bool":
+        return there, values.astype("u1")
+    if column.kind == "timestamptz":
+        there = values != _NO_TIME
+        values = np.where(there, values, POSTGRES_EPOCH_US) - POSTGRES_EPOCH_US
+    elif column.kind == "float8":
+        there = ~np.isnan(values)
+    return there, values.astype(WIRE[column.kind])
+
+
+def _line(points: NDArray[np.float64], srid: int) -> bytes:
+    """EWKB, little-endian."""
+    corners = np.ascontiguousarray(points, "<f8")
+    return struct.pack("<BIII", 1, 0x20000002, srid, len(corners)) + corners.tobytes()
 
 
 @contextmanager
-def filling(
+def _filling(
     connection: sa.Connection, settings: Settings, table: PlainTable, mode: Mode
 ) -> Iterator[tuple[str, str]]:
     """Yield the relation to fill. On leaving it gets its name, comments, key and statistics.
@@ -114,47 +166,44 @@ def filling(
     """
     raw = driver(connection)
     exists = check_target(connection, settings, table, mode)
-    gis = postgis_schema(connection)
-    _check_srid(raw, gis, table.srid)
-    if mode == "append" and exists:
-        _check_columns(raw, table)
-        place = table.relation
+    definition_of(connection, table.srid, "[[srid]]")
+    target, place = identifier(table.relation), table.relation
+    adding = mode == "append" and exists
+    if adding:
+        _check_columns(connection, table)
     else:
-        _create_schema(raw, table.relation[0])
-        place = (table.relation[0], f".freqdp loading {raw.info.backend_pid}")
-        if not exists:
-            place = table.relation
-        _create(raw, place, table, gis)
+        if exists:
+            place = (table.relation[0], f".freqdp loading {raw.info.backend_pid}")
+        _create(connection, place, table)
     yield place
     if place != table.relation:
-        _swap(raw, place, table)
-    if not (mode == "append" and exists):
+        try:
+            raw.execute(sql.SQL("DROP TABLE {}").format(target))
+        except psycopg.errors.DependentObjectsStillExist:
+            raise FreqdpError(
+                f"the table {table.label} cannot be replaced: views or keys depend on it",
+                remedy="drop those first, or load into another name",
+            ) from None
+        name = sql.Identifier(table.relation[1])
+        raw.execute(sql.SQL("ALTER TABLE {} RENAME TO {}").format(identifier(place), name))
+    if not adding:
         _describe(connection, table)
-    raw.execute(sql.SQL("ANALYZE {}").format(identifier(table.relation)))
+    raw.execute(sql.SQL("ANALYZE {}").format(target))
 
 
 def check_target(
     connection: sa.Connection, settings: Settings, table: PlainTable, mode: Mode
 ) -> bool:
     """Whether the table is there; refuses what must not be written to. Cheap: call it first."""
-    schema, name = table.relation
+    schema = table.relation[0]
     if schema in (settings.schema, settings.release_schema) or schema == "information_schema":
         raise BadInput(
             f"{table.label} lies in a schema that is not for loading",
             remedy="load into a schema of your own",
         )
-    row = (
-        driver(connection)
-        .execute(
-            "SELECT c.relkind FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n "
-            "ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relname = %s",
-            (schema, name),
-        )
-        .fetchone()
-    )
-    if row is None:
+    if not relation_exists(connection, *table.relation):
         return False
-    if row[0] not in ("r", "p"):
+    if not is_table(connection, table.relation):
         raise AlreadyExists(
             f"{table.label} is there already, and is not a table", remedy="load into another name"
         )
@@ -166,70 +215,20 @@ def check_target(
     return True
 
 
-def encode(table: PlainTable, chunk: Chunk) -> NDArray[Any]:
-    """Rows of binary COPY. Without text and NULLs every row has one width: a record array."""
-    values = {c.name: _wire(c, chunk[c.name], table.srid) for c in table.columns}
-    plain = all(present is None for _, present in values.values())
-    if plain and all(c.kind != "text" for c in table.columns):
-        layout = Layout([(c.name, c.kind) for c in table.columns])
-        return layout.pack(**{name: column for name, (column, _) in values.items()})
-    return _encode_ragged(table, values)
-
-
-def _wire(
-    column: Column, values: NDArray[Any], srid: int
-) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
-    """A column as the wire has it, and which rows have a value (None: all of them)."""
-    present: NDArray[np.bool_] | None = None
-    if column.kind == "point":
-        present = np.isfinite(values).all(axis=1)
-        wire: NDArray[Any] = point_bytes(values[:, 0], values[:, 1], srid)
-    elif column.kind == "timestamptz":
-        present = values != _NO_TIME
-        wire = np.where(present, values, POSTGRES_EPOCH_US) - POSTGRES_EPOCH_US
-    elif column.kind == "float8":
-        present = ~np.isnan(values)
-        wire = values
-    else:
-        wire = values
-    return wire, None if present is None or present.all() else present
-
-
-def _encode_ragged(
-    table: PlainTable, values: Mapping[str, tuple[NDArray[Any], NDArray[np.bool_] | None]]
-) -> NDArray[np.uint8]:
-    """Rows with text or NULLs: each field's length, and its value where it has one."""
-    rows = len(next(iter(values.values()))[0])
-    one = np.ones(rows, np.int64)
-    pieces: list[Piece] = [(np.full(rows, len(table.columns), ">i2"), one)]
-    for column in table.columns:
-        wire, present = values[column.name]
-        if column.kind == "text":
-            lengths = np.strings.str_len(wire).astype(np.int64)
-            field: Piece = (np.frombuffer(b"".join(wire.tolist()), np.uint8), lengths)
-        else:
-            there = np.ones(rows, np.bool_) if present is None else present
-            items = wire[there].astype(WIRE[column.kind])
-            lengths = np.where(there, items.itemsize, -1)
-            field = (items, there.astype(np.int64))
-        pieces += [(lengths.astype(">i4"), one), field]
-    return join_pieces(*pieces)
-
-
-def _create_schema(raw: psycopg.Connection[Any], schema: str) -> None:
-    # CREATE SCHEMA IF NOT EXISTS asks for the right to create one even where it exists.
-    found = raw.execute(
-        "SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = %s", (schema,)
-    ).fetchone()
-    if found is None:
-        raw.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
-
-
-def _create(
-    raw: psycopg.Connection[Any], place: tuple[str, str], table: PlainTable, gis: str
-) -> None:
+def _create(connection: sa.Connection, place: tuple[str, str], table: PlainTable) -> None:
+    raw, gis = driver(connection), postgis_schema(connection)
+    known = raw.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", [place[0]]).fetchone()
+    # IF NOT EXISTS asks for the right to create a schema even where it exists
+    if known is None:
+        raw.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(place[0])))
     columns = sql.SQL(", ").join(
-        sql.SQL("{} {}").format(sql.Identifier(c.name), _type(c, table, gis)) for c in table.columns
+        sql.SQL("{} {}").format(
+            sql.Identifier(c.name),
+            geometry_type(gis, _SHAPES[c.kind], table.srid)
+            if c.kind in _SHAPES
+            else sql.SQL(c.kind),
+        )
+        for c in table.columns
     )
     try:
         raw.execute(sql.SQL("CREATE TABLE {} ({})").format(identifier(place), columns))
@@ -237,81 +236,119 @@ def _create(
         raise AlreadyExists(f"somebody else just made the table {table.label}") from None
 
 
-def _type(column: Column, table: PlainTable, gis: str) -> sql.Composable:
-    if column.kind in ("point", "line"):
-        shape = "Point" if column.kind == "point" else "LineString"
-        return geometry_type(gis, shape, table.srid)
-    return sql.SQL(column.kind)
-
-
-def _swap(raw: psycopg.Connection[Any], place: tuple[str, str], table: PlainTable) -> None:
-    try:
-        raw.execute(sql.SQL("DROP TABLE {}").format(identifier(table.relation)))
-    except psycopg.errors.DependentObjectsStillExist:
-        raise FreqdpError(
-            f"the table {table.label} cannot be replaced: views or keys depend on it",
-            remedy="drop those first, or load into another name",
-        ) from None
-    raw.execute(
-        sql.SQL("ALTER TABLE {} RENAME TO {}").format(
-            identifier(place), sql.Identifier(table.relation[1])
-        )
-    )
-
-
 def _describe(connection: sa.Connection, table: PlainTable) -> None:
-    raw = driver(connection)
-    target = identifier(table.relation)
+    """The key, spatial indexes and comments of a table."""
+    raw, target = driver(connection), identifier(table.relation)
     if table.key is not None:
-        raw.execute(
-            sql.SQL("ALTER TABLE {} ADD PRIMARY KEY ({})").format(target, sql.Identifier(table.key))
-        )
-        for column in table.columns:
-            if column.kind in ("point", "line"):
-                raw.execute(
-                    sql.SQL("CREATE INDEX ON {} USING gist ({})").format(
-                        target, sql.Identifier(column.name)
-                    )
-                )
+        key = sql.Identifier(table.key)
+        raw.execute(sql.SQL("ALTER TABLE {} ADD PRIMARY KEY ({})").format(target, key))
     comment_on(connection, "TABLE", target, table.comment)
     for column in table.columns:
-        named = sql.Identifier(*table.relation, column.name)
-        comment_on(connection, "COLUMN", named, column.comment)
-
-
-def _check_srid(raw: psycopg.Connection[Any], gis: str, srid: int) -> None:
-    known = raw.execute(
-        sql.SQL("SELECT 1 FROM {} WHERE srid = %s").format(sql.Identifier(gis, "spatial_ref_sys")),
-        (srid,),
-    ).fetchone()
-    if known is None:
-        raise BadInput(
-            f"[[srid]] {srid} is not known to this database",
-            remedy="give a code from spatial_ref_sys, such as 4326",
+        if table.key is not None and column.kind in _SHAPES:
+            shape = sql.Identifier(column.name)
+            raw.execute(sql.SQL("CREATE INDEX ON {} USING gist ({})").format(target, shape))
+        comment_on(
+            connection, "COLUMN", sql.Identifier(*table.relation, column.name), column.comment
         )
 
 
-def column_types(raw: psycopg.Connection[Any], relation: tuple[str, str]) -> dict[str, str]:
-    """Names and types of a relation's columns; nothing if it is not there."""
-    return dict(
-        raw.execute(
-            "SELECT a.attname::text, t.typname::text FROM pg_catalog.pg_attribute a "
-            "JOIN pg_catalog.pg_type t ON t.oid = a.atttypid "
-            "JOIN pg_catalog.pg_class c ON c.oid = a.attrelid "
-            "JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
-            "WHERE n.nspname = %s AND c.relname = %s AND a.attnum > 0 AND NOT a.attisdropped",
-            relation,
-        ).fetchall()
-    )
-
-
-def _check_columns(raw: psycopg.Connection[Any], table: PlainTable) -> None:
+def _check_columns(connection: sa.Connection, table: PlainTable) -> None:
     """Rows can be added only to a table that has our columns, in our types."""
-    found = column_types(raw, table.relation)
+    found = columns_of(connection, table.relation)
     for column in table.columns:
-        wanted = "geometry" if column.kind in ("point", "line") else column.kind
-        if found.get(column.name) != wanted:
+        wanted = "geometry" if column.kind in _SHAPES else column.kind
+        if column.name not in found or found[column.name].type != wanted:
             raise BadInput(
                 f"the table {table.label} has no column {column.name} of type {wanted}",
                 remedy="[[append]] adds to tables that this command made; load into another name",
             )
+
+
+# Roads, from an edge table of anybody's, and the points along them.
+
+
+_ROAD_COLUMNS = (
+    Column("id", "int8", "Number of the road."),
+    Column("source", "int8", "Junction where it starts."),
+    Column("target", "int8", "Junction where it ends."),
+    Column("name", "text", "Name, if known."),
+    Column("kind", "text", "Kind of road, if known."),
+    Column("length_m", "float8", "Length in metres."),
+    Column("speed_kmh", "float8", "Usual or allowed speed, if known."),
+    Column("oneway", "bool", "Whether it may be driven from source to target only."),
+    Column("geom", "line", "Its course from source to target, WGS 84."),
+)
+_ANCHOR_COLUMNS = (
+    Column("id", "int8", "Number of the junction; points along the roads are numbered after them."),
+    Column("geom", "point", "Where it is, WGS 84."),
+)
+
+
+def roads_table(relation: tuple[str, str], comment: str) -> PlainTable:
+    return PlainTable(relation, _ROAD_COLUMNS, comment, key="id")
+
+
+def anchors_table(relation: tuple[str, str], roads: tuple[str, str]) -> PlainTable:
+    comment = (
+        f"Junctions and points along {format_relation(*roads)}, loaded by freqdp; "
+        "to snap samples to."
+    )
+    return PlainTable(relation, _ANCHOR_COLUMNS, comment, key="id")
+
+
+def copy_roads(
+    connection: sa.Connection,
+    settings: Settings,
+    table: PlainTable,
+    mode: Mode,
+    origin: tuple[str, str],
+    mapping: Mapping[str, str],
+) -> tuple[int, int]:
+    """Fill a roads table from an edge table; returns rows taken and rows that are no line."""
+    roads = select_roads(connection, origin, table.srid, mapping)
+    names = column_list(column.name for column in table.columns)
+    with _filling(connection, settings, table, mode) as place:
+        there = sql.SQL("SELECT count(*) FROM {}").format(identifier(origin))
+        rows = int(one_value(connection, there))
+        insert = sql.SQL("INSERT INTO {} ({n}) SELECT {n} FROM ({}) r ORDER BY id")
+        taken = driver(connection).execute(insert.format(identifier(place), roads, n=names))
+    return taken.rowcount, rows - taken.rowcount
+
+
+def make_anchors(
+    connection: sa.Connection,
+    settings: Settings,
+    table: PlainTable,
+    mode: Mode,
+    roads: tuple[str, str],
+    every_m: float | None,
+) -> int:
+    """Fill a table of junctions from a roads table, and points every so many metres between."""
+    raw, gis = driver(connection), postgis_schema(connection)
+    with _filling(connection, settings, table, mode) as place:
+        names = {"place": identifier(place), "roads": identifier(roads)}
+        junctions = with_postgis(
+            gis,
+            "INSERT INTO {place} (id, geom) SELECT DISTINCT ON (id) id, geom FROM ("
+            "SELECT source AS id, {st_startpoint}(geom) AS geom FROM {roads} UNION ALL "
+            "SELECT target, {st_endpoint}(geom) FROM {roads}) ends ORDER BY id",
+            **names,
+        )
+        count = raw.execute(junctions).rowcount
+        if every_m is not None:
+            # the two directions of a street are two rows of the same length: one gives its points
+            between = with_postgis(
+                gis,
+                "INSERT INTO {place} (id, geom) SELECT (SELECT max(id) FROM {place})"
+                " + row_number() OVER (ORDER BY road.id, part), {st_lineinterpolatepoint}(road.geom,"
+                " part / parts) FROM (SELECT DISTINCT ON (least(source, target),"
+                " greatest(source, target), round(length_m::numeric, 1)) id, geom,"
+                " ceil(length_m / {every}) AS parts FROM {roads}"
+                " ORDER BY least(source, target),"
+                " greatest(source, target), round(length_m::numeric, 1), id) road,"
+                " generate_series(1, road.parts::int8 - 1) part",
+                every=every_m,
+                **names,
+            )
+            count += raw.execute(between).rowcount
+    return count

@@ -30,9 +30,18 @@ from freqdp_db.db.copy import (
 )
 from freqdp_db.db.datasets import table
 from freqdp_db.db.locks import limit_waiting
-from freqdp_db.db.names import did_you_mean, format_relation, postgis_schema
+from freqdp_db.db.names import did_you_mean, format_relation, postgis_schema, with_postgis
 from freqdp_db.db.releases import ReleaseRow
-from freqdp_db.db.source import definition_of
+from freqdp_db.db.source import (
+    IS_RELATION,
+    OF_CLASS,
+    ask_of,
+    columns_of,
+    definition_of,
+    is_table,
+    key_of,
+    relation_exists,
+)
 from freqdp_db.db.statements import (
     as_written,
     call,
@@ -54,20 +63,6 @@ from freqdp_db.methods.registry import suffixes
 from freqdp_db.methods.relations import Relation
 from freqdp_db.model.arrays import Ints, Metres
 from freqdp_db.settings import MAX_IDENTIFIER_BYTES
-
-OF_CLASS = "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
-IS_RELATION = "WHERE n.nspname = :schema AND c.relname = :relation "
-_COLUMNS = "JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped "
-
-
-def ask_of(connection: Connection, query: str, relation: tuple[str, str]) -> Any:
-    """Ask the server's catalogues for something of a relation; the query ends in `IS_RELATION`."""
-    return connection.execute(sa.text(query), {"schema": relation[0], "relation": relation[1]})
-
-
-def relation_exists(connection: Connection, schema: str, relation: str) -> bool:
-    found = ask_of(connection, "SELECT 1 " + OF_CLASS + IS_RELATION, (schema, relation))
-    return found.scalar() is not None
 
 
 def may_read(connection: Connection, relation: tuple[str, str]) -> bool:
@@ -93,100 +88,40 @@ def require_there(connection: Connection, relation: tuple[str, str]) -> None:
 
 def dependants(connection: Connection, schema: str, relation: str) -> list[tuple[str, str, str]]:
     """Views of anybody's that hang on a relation: what each is, its schema and its name."""
-    rows = connection.execute(
-        sa.text(
-            """
-            SELECT DISTINCT
-                CASE v.relkind WHEN 'm' THEN 'MATERIALIZED VIEW' ELSE 'VIEW' END,
-                n.nspname::text, v.relname::text
-            FROM pg_depend d
-            JOIN pg_rewrite r ON r.oid = d.objid AND d.classid = 'pg_rewrite'::regclass
-            JOIN pg_class v ON v.oid = r.ev_class
-            JOIN pg_namespace n ON n.oid = v.relnamespace
-            JOIN pg_class c ON c.oid = d.refobjid AND d.refclassid = 'pg_class'::regclass
-            JOIN pg_namespace s ON s.oid = c.relnamespace
-            WHERE s.nspname = :schema AND c.relname = :relation AND v.oid <> c.oid
-            ORDER BY 1, 2, 3
-            """
-        ),
-        {"schema": schema, "relation": relation},
+    rows = ask_of(
+        connection,
+        """
+        SELECT DISTINCT CASE v.relkind WHEN 'm' THEN 'MATERIALIZED VIEW' ELSE 'VIEW' END,
+            s.nspname::text, v.relname::text
+        """
+        + OF_CLASS
+        + """
+        JOIN pg_depend d ON d.refobjid = c.oid AND d.refclassid = 'pg_class'::regclass
+        JOIN pg_rewrite r ON r.oid = d.objid AND d.classid = 'pg_rewrite'::regclass
+        JOIN pg_class v ON v.oid = r.ev_class AND v.oid <> c.oid
+        JOIN pg_namespace s ON s.oid = v.relnamespace
+        """
+        + IS_RELATION
+        + "ORDER BY 1, 2, 3",
+        (schema, relation),
     )
     return [(kind, schema, name) for kind, schema, name in rows]
 
 
 def missing_relations(connection: Connection, schema: str) -> list[str]:
     """Relations of releases that the catalogue has and that are not there."""
-    rows = connection.execute(
-        sa.text(
-            sql.SQL(
-                "SELECT part FROM {} AS r, unnest(r.relations) AS part "
-                "WHERE NOT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n "
-                "ON n.oid = c.relnamespace WHERE n.nspname = :schema AND c.relname = part) "
-                "ORDER BY 1"
-            )
-            .format(sql.Identifier(schema, "catalog"))
-            .as_string(None)
-        ),
-        {"schema": schema},
-    )
-    return [str(name) for (name,) in rows]
-
-
-@dataclass(frozen=True)
-class StoredColumn:
-    """A column as the server has it."""
-
-    name: str
-    kind: str
-    required: bool
-    comment: str | None
-
-
-def stored_columns(connection: Connection, relation: tuple[str, str]) -> list[StoredColumn]:
-    """The columns of a relation, in order; none if there is no such relation."""
-    rows = ask_of(
-        connection,
-        "SELECT a.attname::text, format_type(a.atttypid, a.atttypmod), a.attnotnull, "
-        "col_description(c.oid, a.attnum) "
-        + OF_CLASS
-        + _COLUMNS
-        + IS_RELATION
-        + "ORDER BY a.attnum",
-        relation,
-    )
-    return [StoredColumn(*row) for row in rows]
-
-
-def columns_of(connection: Connection, relation: tuple[str, str]) -> dict[str, str]:
-    """Names and types, in order; nothing if there is no such relation."""
-    return {column.name: column.kind for column in stored_columns(connection, relation)}
+    query = sql.SQL(
+        "SELECT part FROM {} AS r, unnest(r.relations) AS part "
+        "WHERE NOT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n "
+        "ON n.oid = c.relnamespace WHERE n.nspname = {} AND c.relname = part) ORDER BY 1"
+    ).format(sql.Identifier(schema, "catalog"), schema)
+    return [str(name) for (name,) in driver(connection).execute(query)]
 
 
 def count_rows(connection: Connection, relation: tuple[str, str]) -> int:
     require_there(connection, relation)
     query = sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(*relation))
     return int(one_value(connection, query))
-
-
-def is_table(connection: Connection, relation: tuple[str, str]) -> bool:
-    """Whether it is a table, not a view."""
-    query = "SELECT c.relkind IN ('r', 'p') " + OF_CLASS + IS_RELATION
-    return bool(ask_of(connection, query, relation).scalar())
-
-
-def key_of(connection: Connection, relation: tuple[str, str]) -> list[str]:
-    """The columns of the primary key of a table, in order."""
-    rows = ask_of(
-        connection,
-        "SELECT a.attname::text "
-        + OF_CLASS
-        + _COLUMNS
-        + "JOIN pg_index i ON i.indrelid = c.oid AND i.indisprimary "
-        "JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS k (number, place) "
-        "ON k.number = a.attnum " + IS_RELATION + "ORDER BY k.place",
-        relation,
-    )
-    return list(rows.scalars())
 
 
 @dataclass(frozen=True)
@@ -212,14 +147,15 @@ def check_release(database: Database, name: str) -> list[Check]:
 def srid_of(connection: Connection, relation: tuple[str, str]) -> int:
     """The SRID that the geometry columns of a relation declare; 0 if it has none."""
     postgis = postgis_schema(connection)
-    query = sql.SQL(
-        "SELECT coalesce(max({}(atttypmod)), 0) FROM pg_attribute WHERE attrelid = %s::regclass "
-        "AND atttypid = {}::regtype AND attnum > 0 AND NOT attisdropped"
-    ).format(
-        sql.Identifier(postgis, "postgis_typmod_srid"),
-        sql.Literal(sql.Identifier(postgis, "geometry").as_string(None)),
+    query = with_postgis(
+        postgis,
+        "SELECT coalesce(max({postgis_typmod_srid}(atttypmod)), 0) FROM pg_attribute "
+        "WHERE attrelid = {relation}::regclass AND atttypid = {type}::regtype "
+        "AND attnum > 0 AND NOT attisdropped",
+        relation=sql.Identifier(*relation).as_string(),
+        type=sql.Identifier(postgis, "geometry").as_string(),
     )
-    return int(one_value(connection, query, [sql.Identifier(*relation).as_string(None)]))
+    return int(one_value(connection, query))
 
 
 def digest_of(
@@ -394,8 +330,8 @@ class ReleaseReader:
         """0: it has no geometries."""
         self._moved = self.srid != own
 
-    def _function(self, name: str) -> sql.Identifier:
-        return sql.Identifier(self._postgis, name)
+    def _sql(self, text: LiteralString, **values: Any) -> sql.Composed:
+        return with_postgis(self._postgis, text, points=self._points, **values)
 
     def definition(self) -> str:
         """A definition of the SRID that pyproj understands."""
@@ -406,27 +342,24 @@ class ReleaseReader:
         column = sql.Identifier(name)
         if not self._moved:
             return column
-        values = {"f": self._function("st_transform"), "srid": sql.Literal(self.srid)}
         if name != "area":
-            return sql.SQL("{f}({c}, {srid})").format(c=column, **values)
+            return self._sql("{st_transform}({c}, {srid})", c=column, srid=self.srid)
         # the sides of a box are curves there: the box around many points of them
-        return sql.SQL(
-            "{envelope}({f}({segmentize}({c}, greatest({perimeter}({c}) / 64, 1e-9)), {srid}))"
-        ).format(
+        return self._sql(
+            "{st_envelope}({st_transform}({st_segmentize}({c}, "
+            "greatest({st_perimeter}({c}) / 64, 1e-9)), {srid}))",
             c=column,
-            envelope=self._function("st_envelope"),
-            segmentize=self._function("st_segmentize"),
-            perimeter=self._function("st_perimeter"),
-            **values,
+            srid=self.srid,
         )
 
     def columns(self, table: str) -> dict[str, str]:
         """The columns of one of its relations, and their types."""
-        return columns_of(self._connection, (self._schema, table))
+        columns = columns_of(self._connection, (self._schema, table)).values()
+        return {column.name: column.shown for column in columns}
 
     def comments(self, table: str) -> dict[str, str]:
         """What the columns of one of its relations say of themselves."""
-        columns = stored_columns(self._connection, (self._schema, table))
+        columns = columns_of(self._connection, (self._schema, table)).values()
         return {column.name: column.comment or "" for column in columns}
 
     def rows(
@@ -440,8 +373,8 @@ class ReleaseReader:
         asked = [
             sql.SQL(shown(kind)).format(
                 self._column(name) if "geometry(" in kind else sql.Identifier(name),
-                text=self._function("st_astext"),
-                wkb=self._function("st_asbinary"),
+                text=self._sql("{st_astext}"),
+                wkb=self._sql("{st_asbinary}"),
             )
             for name, kind in self.columns(table).items()
         ]
@@ -456,31 +389,16 @@ class ReleaseReader:
                 yield some
 
     def extent(self) -> Extent:
-        shown = "area" if self.has_areas else "geom"
-        row = (
-            driver(self._connection)
-            .execute(
-                sql.SQL(
-                    "SELECT count(*), min({x_min}({g})), min({y_min}({g})), max({x_max}({g})), "
-                    "max({y_max}({g})), coalesce(bool_and(whole), true) FROM "
-                    "(SELECT {shown}::{box} AS {g}, at = date_trunc('second', at) AS whole FROM {points}) s"
-                ).format(
-                    g=sql.Identifier(shown),
-                    shown=self._column(shown),
-                    box=self._function("box3d"),
-                    points=self._points,
-                    **{
-                        f"{axis}_{end}": self._function(f"st_{axis}{end}")
-                        for axis in "xy"
-                        for end in ("min", "max")
-                    },
-                )
-            )
-            .fetchone()
+        query = self._sql(
+            "SELECT count(*), min({st_xmin}(g)), min({st_ymin}(g)), max({st_xmax}(g)), "
+            "max({st_ymax}(g)), coalesce(bool_and(whole), true) FROM "
+            "(SELECT {shown}::{box3d} AS g, at = date_trunc('second', at) AS whole FROM {points}) s",
+            shown=self._column("area" if self.has_areas else "geom"),
         )
+        row = driver(self._connection).execute(query).fetchone()
         assert row is not None
-        rows, x_min, y_min, x_max, y_max, whole = row
-        return Extent(rows, (x_min, y_min, x_max, y_max) if rows else None, whole)
+        rows, *box, whole = row
+        return Extent(rows, (box[0], box[1], box[2], box[3]) if rows else None, whole)
 
     def samples(self, *, by_place: bool = False) -> Generator[Samples, None, None]:
         """All samples in order of (trajectory_id, seq), many rows at a time.
@@ -494,13 +412,13 @@ class ReleaseReader:
             )
         layout = AREAS if self.has_areas else POINTS
         first = "(at AT TIME ZONE 'UTC')::date, geom, " if by_place else ""
-        query = sql.SQL("SELECT {} FROM {r} AS r ORDER BY {}").format(
-            sql.SQL(", ").join(
+        query = self._sql(
+            "SELECT {columns} FROM {points} AS r ORDER BY {first}trajectory_id, seq",
+            columns=sql.SQL(", ").join(
                 self._column(name) if name in ("geom", "area") else sql.Identifier(name)
                 for name in layout.names
             ),
-            sql.SQL(f"{first}trajectory_id, seq"),
-            r=self._points,
+            first=sql.SQL(first),
         )
         for records in read_records(driver(self._connection), query, layout):
             x, y = point_coordinates(records["geom"])
@@ -515,13 +433,11 @@ class ReleaseReader:
 
     def lines(self) -> Generator[tuple[int, date, bytes], None, None]:
         """(trajectory_id, day, LineStringM as ISO WKB, little-endian) in order, one at a time."""
-        query = sql.SQL(
-            "COPY (SELECT trajectory_id, day, {}({}, 'NDR'::text) FROM {} ORDER BY 1, 2) "
-            "TO STDOUT (FORMAT binary)"
-        ).format(
-            self._function("st_asbinary"),
-            self._column("geom"),
-            self._lines,
+        query = self._sql(
+            "COPY (SELECT trajectory_id, day, {st_asbinary}({geom}, 'NDR'::text) FROM {lines} "
+            "ORDER BY 1, 2) TO STDOUT (FORMAT binary)",
+            geom=self._column("geom"),
+            lines=self._lines,
         )
         with driver(self._connection).cursor() as cursor, cursor.copy(query) as copy:
             copy.set_types(["int8", "date", "bytea"])
@@ -577,20 +493,24 @@ def current_names(dataset: str) -> dict[str, str]:
     return {p: n for p, n in names.items() if len(n.encode()) <= MAX_IDENTIFIER_BYTES}
 
 
+_ANY_OF = "WHERE n.nspname = :schema AND c.relname = ANY(:names)"
+
+
+def _views_of(database: Database, dataset: str) -> dict[str, Any]:
+    names = list(current_names(dataset).values())
+    return {"schema": database.settings.release_schema, "names": names}
+
+
 def require_ours(connection: Connection, database: Database, dataset: str) -> None:
     """Refuse, before anything is spent, if a relation that is not ours has the name of a view."""
     found = connection.execute(
         sa.text(
             "SELECT c.relname, c.relkind = 'v' "
             "AND coalesce(starts_with(obj_description(c.oid, 'pg_class'), :mark), false) "
-            "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
-            "WHERE n.nspname = :schema AND c.relname = ANY(:names)"
+            + OF_CLASS
+            + _ANY_OF
         ),
-        {
-            "schema": database.settings.release_schema,
-            "names": list(current_names(dataset).values()),
-            "mark": _MARK,
-        },
+        _views_of(database, dataset) | {"mark": _MARK},
     )
     for name, ours in found:
         if not ours:
@@ -702,15 +622,8 @@ def is_shown(
 ) -> bool:
     """Whether the views say that they show this release; readers need not wait to hear it again."""
     said = connection.execute(
-        sa.text(
-            "SELECT obj_description(c.oid, 'pg_class') FROM pg_class c "
-            "JOIN pg_namespace n ON n.oid = c.relnamespace "
-            "WHERE n.nspname = :schema AND c.relname = ANY(:names)"
-        ),
-        {
-            "schema": database.settings.release_schema,
-            "names": list(current_names(dataset).values()),
-        },
+        sa.text("SELECT obj_description(c.oid, 'pg_class') " + OF_CLASS + _ANY_OF),
+        _views_of(database, dataset),
     ).scalars()
     return set(said) == (set() if newest is None else {described(dataset, newest)})
 
@@ -731,7 +644,8 @@ def _point_at(
     """Let a view show a part of this release; if it has none, there is no view."""
     schema = database.settings.release_schema
     before, now = (
-        list(columns_of(connection, (schema, r)).items()) for r in (name, release.name + part)
+        [(column.name, column.shown) for column in columns_of(connection, (schema, r)).values()]
+        for r in (name, release.name + part)
     )
     if part not in release.relations:
         now = []

@@ -11,8 +11,9 @@ from psycopg import sql
 
 from freqdp_db.db.connection import Connection, Database, driver
 from freqdp_db.db.copy import ColumnType, Layout, read_arrays
-from freqdp_db.db.names import postgis_schema
-from freqdp_db.db.published import relation_exists
+from freqdp_db.db.names import postgis_schema, with_postgis
+from freqdp_db.db.source import relation_exists
+from freqdp_db.db.statements import column_list
 from freqdp_db.model.arrays import Ints, Metres
 
 _WEB_MERCATOR = 3857
@@ -64,29 +65,24 @@ class PublishedCounts:
 
 def read_counts(connection: Connection, database: Database, name: str) -> PublishedCounts:
     schema, raw = database.settings.release_schema, driver(connection)
-    gis = postgis_schema(connection)
-    zone = sql.Identifier(schema, f"{name}_zone")
-    functions = {
-        f: sql.Identifier(gis, f"st_{f}") for f in ("transform", "dumppoints", "centroid", "x", "y")
-    }
-    moved = sql.SQL("{transform}(geom, {srid})").format(
-        transform=functions["transform"], srid=sql.Literal(_WEB_MERCATOR)
-    )
+    gis, zone = postgis_schema(connection), sql.Identifier(schema, f"{name}_zone")
+    moved = with_postgis(gis, "{st_transform}(geom, {srid})", srid=_WEB_MERCATOR)
     rows = raw.execute(
-        sql.SQL(
-            "SELECT name, level, {x}(c), {y}(c) FROM "
-            "(SELECT *, {centroid}({moved}) AS c FROM {zone}) z "
-            "ORDER BY zone"
-        ).format(zone=zone, moved=moved, **{f: functions[f] for f in ("centroid", "x", "y")})
+        with_postgis(
+            gis,
+            "SELECT name, level, {st_x}(c), {st_y}(c) FROM "
+            "(SELECT *, {st_centroid}({moved}) AS c FROM {zone}) z ORDER BY zone",
+            zone=zone,
+            moved=moved,
+        )
     ).fetchall()
-    corners = read_arrays(
-        raw,
-        sql.SQL(
-            "SELECT zone, ((d).path[1]::int8 << 32) + (d).path[2] AS ring, {x}((d).geom) AS x, "
-            "{y}((d).geom) AS y FROM (SELECT zone, {dumppoints}({moved}) AS d FROM {zone}) p "
-            "ORDER BY zone, (d).path"
-        ).format(zone=zone, moved=moved, **{f: functions[f] for f in ("dumppoints", "x", "y")}),
-        _CORNERS,
+    corners = with_postgis(
+        gis,
+        "SELECT zone, ((d).path[1]::int8 << 32) + (d).path[2] AS ring, {st_x}((d).geom) AS x, "
+        "{st_y}((d).geom) AS y FROM (SELECT zone, {st_dumppoints}({moved}) AS d FROM {zone}) p "
+        "ORDER BY zone, (d).path",
+        zone=zone,
+        moved=moved,
     )
     bins = raw.execute(
         sql.SQL("SELECT name FROM {} ORDER BY bin").format(sql.Identifier(schema, f"{name}_bin"))
@@ -95,23 +91,17 @@ def read_counts(connection: Connection, database: Database, name: str) -> Publis
     def table(suffix: str, layout: Layout) -> Columns | None:
         if not relation_exists(connection, schema, name + suffix):
             return None
-        columns = sql.SQL(", ").join(map(sql.Identifier, layout.names))
         query = sql.SQL("SELECT {} FROM {} ORDER BY 1, 2").format(
-            columns, sql.Identifier(schema, name + suffix)
+            column_list(layout.names), sql.Identifier(schema, name + suffix)
         )
         return read_arrays(raw, query, layout)
 
+    names, levels, x, y = zip(*rows, strict=True)
+    zones = ZoneRows(
+        list(names), list(levels), read_arrays(raw, corners, _CORNERS), np.array(x), np.array(y)
+    )
     return PublishedCounts(
-        ZoneRows(
-            [row[0] for row in rows],
-            [row[1] for row in rows],
-            corners,
-            np.array([row[2] for row in rows]),
-            np.array([row[3] for row in rows]),
-        ),
-        [row[0] for row in bins],
-        table("_visits", _VISITS),
-        table("_flows", _FLOWS),
+        zones, [bin for (bin,) in bins], table("_visits", _VISITS), table("_flows", _FLOWS)
     )
 
 

@@ -1,16 +1,23 @@
-"""A relation of the user's: what it looks like, which columns hold what, which tables it reads."""
+"""Relations: what the catalogues say of one, how people name them, and which tables one reads."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Any
 
 import sqlalchemy as sa
 from psycopg import sql
 
-from freqdp_db.db.connection import Connection, Database, driver, may_use
-from freqdp_db.db.names import format_name, format_relation, parse_relation, postgis_schema
+from freqdp_db.db.connection import Connection, Database, driver
+from freqdp_db.db.names import (
+    format_name,
+    format_relation,
+    parse_relation,
+    postgis_schema,
+    with_postgis,
+)
 from freqdp_db.db.statements import private_name, rows_as
 from freqdp_db.errors import BadInput, NotFound, PermissionMissing
 
@@ -18,46 +25,42 @@ INTEGERS = {"int2", "int4", "int8"}
 NUMBERS = INTEGERS | {"float4", "float8", "numeric"}
 TIMES = {"timestamptz", "timestamp", "date"}
 
-_DEGREES = ("[[lon]]", "[[lat]]"), "a number of degrees"
-
-_COLUMNS = sa.text(
-    """
-    SELECT a.attname, t.typname, format_type(a.atttypid, a.atttypmod)
-    FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
-    WHERE a.attrelid = CAST(:oid AS oid) AND a.attnum > 0 AND NOT a.attisdropped
-    ORDER BY a.attnum
-    """
-)
-_RELATION = sa.text(
-    """
-    SELECT c.oid, c.relkind FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-    WHERE n.nspname = :schema AND c.relname = :name AND c.relkind IN ('r', 'v', 'm', 'f', 'p')
-    """
-)
-
-_READABLE_BY = sa.text(
-    """
+OF_CLASS = "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+IS_RELATION = "WHERE n.nspname = :schema AND c.relname = :relation "
+_HAS_ROWS = "AND c.relkind IN ('r', 'v', 'm', 'f', 'p') "
+_COLUMNS = "JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped "
+_READABLE_BY = """
     SELECT coalesce(
         has_schema_privilege(r.oid, n.oid, 'USAGE') AND has_table_privilege(r.oid, c.oid, 'SELECT')
         AND (NOT c.relrowsecurity OR r.rolbypassrls OR r.rolsuper
             OR (NOT c.relforcerowsecurity AND pg_has_role(r.oid, c.relowner, 'USAGE')))
         AND (r.rolsuper OR NOT EXISTS (SELECT FROM unnest(c.reloptions) AS o
             WHERE o ~* '^security_invoker=(true|on|yes|1|t|y)$')),
-        false) AS readable
+        false)
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     LEFT JOIN pg_roles r ON r.rolname = :login
-    WHERE n.nspname = :schema AND c.relname = :name AND c.relkind IN ('r', 'v', 'm', 'f', 'p')
+    WHERE n.nspname = :schema AND c.relname = :relation AND c.relkind IN ('r', 'v', 'm', 'f', 'p')
     """
-)
 
-_ALIKE = sa.text(
-    """
-    SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-    WHERE lower(n.nspname) = lower(:schema) AND lower(c.relname) = lower(:name)
-        AND c.relkind IN ('r', 'v', 'm', 'f', 'p')
-    ORDER BY 1, 2
-    """
-)
+
+# What the catalogues say.
+
+
+def ask_of(connection: Connection, query: str, relation: tuple[str, str], **values: Any) -> Any:
+    """Ask for something of a relation; the query has `IS_RELATION`."""
+    named = {"schema": relation[0], "relation": relation[1]}
+    return connection.execute(sa.text(query), named | values)
+
+
+def relation_exists(connection: Connection, schema: str, relation: str) -> bool:
+    found = ask_of(connection, "SELECT 1 " + OF_CLASS + IS_RELATION, (schema, relation))
+    return found.scalar() is not None
+
+
+def is_table(connection: Connection, relation: tuple[str, str]) -> bool:
+    """Whether it is a table, not a view."""
+    query = "SELECT c.relkind IN ('r', 'p') " + OF_CLASS + IS_RELATION
+    return bool(ask_of(connection, query, relation).scalar())
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,42 @@ class RelationColumn:
     type: str
     shown: str
     """The type as PostgreSQL writes it."""
+    required: bool = False
+    comment: str | None = None
+
+
+def columns_of(connection: Connection, relation: tuple[str, str]) -> dict[str, RelationColumn]:
+    """The columns in order, by name; none if there is no such relation."""
+    rows = ask_of(
+        connection,
+        "SELECT a.attname::text, t.typname::text, format_type(a.atttypid, a.atttypmod), "
+        "a.attnotnull, col_description(c.oid, a.attnum) "
+        + OF_CLASS
+        + _COLUMNS
+        + "JOIN pg_type t ON t.oid = a.atttypid "
+        + IS_RELATION
+        + "ORDER BY a.attnum",
+        relation,
+    )
+    return {row[0]: RelationColumn(*row) for row in rows}
+
+
+def key_of(connection: Connection, relation: tuple[str, str]) -> list[str]:
+    """The columns of the primary key of a table, in order."""
+    rows = ask_of(
+        connection,
+        "SELECT a.attname::text "
+        + OF_CLASS
+        + _COLUMNS
+        + "JOIN pg_index i ON i.indrelid = c.oid AND i.indisprimary "
+        "JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS k (number, place) "
+        "ON k.number = a.attnum " + IS_RELATION + "ORDER BY k.place",
+        relation,
+    )
+    return list(rows.scalars())
+
+
+# Relations of the user's.
 
 
 @dataclass(frozen=True)
@@ -77,6 +116,9 @@ class Relation:
     columns: dict[str, RelationColumn]
     expanded: sql.Composable | None = None
     """A subquery over it with a row for each sample, where a row of it is a trip."""
+
+    def __str__(self) -> str:
+        return format_relation(self.schema, self.name)
 
     @property
     def identifier(self) -> sql.Identifier:
@@ -94,6 +136,19 @@ class Relation:
                 remedy="its columns are: " + ", ".join(map(format_name, self.columns)),
             )
         return self.columns[name]
+
+    def geometry_column(self, option: str) -> str:
+        """The column called `geom`, or the only one of its kind."""
+        found = [c.name for c in self.columns.values() if c.type in ("geometry", "geography")]
+        if "geom" in found:
+            return "geom"
+        if len(found) != 1:
+            raise BadInput(
+                f"{option}: {self.schema}.{self.name} has "
+                + (f"several geometries: {', '.join(found)}" if found else "no geometry"),
+                remedy="give a table or view whose geometry is called geom",
+            )
+        return found[0]
 
 
 @dataclass(frozen=True)
@@ -114,7 +169,7 @@ class Mapping:
 def read_name(connection: sa.Connection, text: str, option: str) -> tuple[str, str]:
     """What relation is meant: as it was typed, if there is such, else as PostgreSQL would read it."""
     typed, folded = (parse_relation(text, option, fold=fold) for fold in (False, True))
-    there = connection.execute(_RELATION, {"schema": typed[0], "name": typed[1]}).first()
+    there = ask_of(connection, "SELECT 1 " + OF_CLASS + IS_RELATION + _HAS_ROWS, typed).first()
     return folded if there is None else typed
 
 
@@ -141,42 +196,57 @@ def read_columns(columns: Collection[str], text: str) -> str:
     return read_column(columns, text) if pair is None else ",".join(pair)
 
 
-def named_relation(connection: sa.Connection, text: str) -> Relation:
-    """The relation that --from means."""
-    return find_relation(connection, *read_name(connection, text, "[[source]]"))
-
-
 def find_relation(
     connection: sa.Connection, schema: str, name: str, *, option: str = "[[source]]"
 ) -> Relation:
     """Look the relation up and make sure that we may read it; `option` is where it was named."""
-    found = connection.execute(_RELATION, {"schema": schema, "name": name}).first()
+    found = ask_of(
+        connection,
+        "SELECT current_user AS login, has_schema_privilege(n.oid, 'USAGE') "
+        "AND has_table_privilege(c.oid, 'SELECT') AS readable "
+        + OF_CLASS
+        + IS_RELATION
+        + _HAS_ROWS,
+        (schema, name),
+    ).first()
     if found is None:
         raise NotFound(
             f"{option}: there is no table or view {name!r} in schema {schema!r}",
             remedy=_alike(connection, schema, name)
             or f"check the name given with {option}; quote parts that hold capitals or dots",
         )
-    may_read = (
-        may_use(connection, schema)
-        and connection.execute(
-            sa.text("SELECT has_table_privilege(CAST(:oid AS oid), 'SELECT')"), {"oid": found.oid}
-        ).scalar()
-    )
-    if not may_read:
-        user = connection.execute(sa.text("SELECT current_user")).scalar_one()
+    if not found.readable:
         raise PermissionMissing(
             f"{option}: you may not read {schema}.{name}",
-            remedy=sql.SQL(
-                "its owner can: GRANT USAGE ON SCHEMA {} TO {u}; GRANT SELECT ON {} TO {u}"
-            )
-            .format(sql.Identifier(schema), sql.Identifier(schema, name), u=sql.Identifier(user))
-            .as_string(),
+            remedy="its owner can: " + _grant((schema, name), found.login),
         )
-    columns = {
-        row[0]: RelationColumn(*row) for row in connection.execute(_COLUMNS, {"oid": found.oid})
-    }
-    return Relation(schema, name, columns)
+    return Relation(schema, name, columns_of(connection, (schema, name)))
+
+
+def _alike(connection: sa.Connection, schema: str, name: str) -> str | None:
+    """Relations of that name but for capitals, as they have to be typed."""
+    found = connection.execute(
+        sa.text(
+            "SELECT n.nspname, c.relname "
+            + OF_CLASS
+            + "WHERE lower(n.nspname) = lower(:schema) AND lower(c.relname) = lower(:relation) "
+            + _HAS_ROWS
+            + "ORDER BY 1, 2"
+        ),
+        {"schema": schema, "relation": name},
+    ).all()
+    if not found:
+        return None
+    return "there is " + " and ".join(format_relation(*row) for row in found) + ": write it so"
+
+
+def _grant(relation: tuple[str, str], login: str) -> str:
+    """The statements that let a login read a relation."""
+    return (
+        sql.SQL("GRANT USAGE ON SCHEMA {} TO {u}; GRANT SELECT ON {} TO {u}")
+        .format(sql.Identifier(relation[0]), sql.Identifier(*relation), u=sql.Identifier(login))
+        .as_string()
+    )
 
 
 def require_readable_by(
@@ -187,27 +257,12 @@ def require_readable_by(
     Rows that a policy hides from the login, and views that read with the rights of whoever asks
     (security_invoker), would be read with the rights of this session.
     """
-    schema, name = relation
-    found = connection.execute(
-        _READABLE_BY, {"schema": schema, "name": name, "login": login}
-    ).first()
-    if found is not None and not found.readable:
+    if ask_of(connection, _READABLE_BY, relation, login=login).scalar() is False:
         raise PermissionMissing(
-            f"{option}: {login} asked for this, and may not read {format_relation(schema, name)}",
-            remedy="its owner can: "
-            + sql.SQL("GRANT USAGE ON SCHEMA {} TO {u}; GRANT SELECT ON {} TO {u}")
-            .format(sql.Identifier(schema), sql.Identifier(*relation), u=sql.Identifier(login))
-            .as_string()
-            + "; views with security_invoker and tables with row security are refused",
+            f"{option}: {login} asked for this, and may not read {format_relation(*relation)}",
+            remedy=f"its owner can: {_grant(relation, login)}"
+            "; views with security_invoker and tables with row security are refused",
         )
-
-
-def _alike(connection: sa.Connection, schema: str, name: str) -> str | None:
-    """Relations of that name but for capitals, as they have to be typed."""
-    found = connection.execute(_ALIKE, {"schema": schema, "name": name}).all()
-    if not found:
-        return None
-    return "there is " + " and ".join(format_relation(*row) for row in found) + ": write it so"
 
 
 def check_mapping(relation: Relation, mapping: Mapping, *, projected: bool = False) -> None:
@@ -224,22 +279,19 @@ def check_mapping(relation: Relation, mapping: Mapping, *, projected: bool = Fal
         )
     if mapping.geom is not None:
         geom = relation.column("[[geom]]", mapping.geom)
+        remedy = None
         if geom.type not in ("geometry", "geography"):
-            raise BadInput(
-                f"[[geom]] {mapping.geom!r} is of type {geom.shown}",
-                remedy="it must be a PostGIS point; for two number columns use [[lon]] and [[lat]]",
-            )
-        if geometry_kind(geom).rstrip("ZM") not in ("", "GEOMETRY", "POINT"):
-            raise BadInput(
-                f"[[geom]] {mapping.geom!r} is of type {geom.shown}",
-                remedy="points or lines are needed: make a view over it that has them",
-            )
-    options, unit = (("[[x]]", "[[y]]"), "a number") if projected else _DEGREES
+            remedy = "it must be a PostGIS point; for two number columns use [[lon]] and [[lat]]"
+        elif geometry_kind(geom).rstrip("ZM") not in ("", "GEOMETRY", "POINT"):
+            remedy = "points or lines are needed: make a view over it that has them"
+        if remedy is not None:
+            raise BadInput(f"[[geom]] {mapping.geom!r} is of type {geom.shown}", remedy=remedy)
+    options = ("[[x]]", "[[y]]") if projected else ("[[lon]]", "[[lat]]")
     for option, name in zip(options, (mapping.lon, mapping.lat), strict=True):
         if name is not None and relation.column(option, name).type not in NUMBERS:
             raise BadInput(
                 f"{option} {name!r} is of type {relation.columns[name].shown}",
-                remedy=f"it must be {unit}",
+                remedy="it must be a number" + ("" if projected else " of degrees"),
             )
 
 
@@ -263,21 +315,17 @@ def declared_srid(relation: Relation, geom: str) -> int | None:
     return geometry_srid(relation.columns[geom if pair is None else pair[0]])
 
 
-# Reference systems, as the server knows them.
+# Reference systems and time zones, as the server knows them.
 
 
 def definition_of(connection: sa.Connection, srid: int, option: str) -> str:
     """A definition of the SRID that pyproj understands: EPSG code, else the WKT."""
-    row = (
-        driver(connection)
-        .execute(
-            sql.SQL("SELECT auth_name, auth_srid, srtext FROM {} WHERE srid = %s").format(
-                sql.Identifier(postgis_schema(connection), "spatial_ref_sys")
-            ),
-            [srid],
-        )
-        .fetchone()
+    query = with_postgis(
+        postgis_schema(connection),
+        "SELECT auth_name, auth_srid, srtext FROM {spatial_ref_sys} WHERE srid = {srid}",
+        srid=srid,
     )
+    row = driver(connection).execute(query).fetchone()
     if row is None:
         raise BadInput(
             f"{option} {srid}: spatial_ref_sys has no such SRID",
@@ -285,9 +333,6 @@ def definition_of(connection: sa.Connection, srid: int, option: str) -> str:
         )
     authority, code, wkt = row
     return f"EPSG:{code}" if authority == "EPSG" and code else str(wkt)
-
-
-# Time zones, as the server knows them.
 
 
 def require_timezone(connection: Connection, name: str) -> None:

@@ -1,12 +1,17 @@
-"""The rows of a user's relation, as arrays. Read only."""
+"""The rows of a user's relation, as arrays. Read only.
+
+A row is a sample, or a trip: a line with its times, or the two ends. A line keeps its times as M, in Unix
+seconds, or in a column with an array that has as many. Of a trip record, both ends are samples: two columns
+are named, with a comma between them. Trips are read as the rows of their samples.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, LiteralString
 
 import numpy as np
 import psycopg
@@ -16,9 +21,18 @@ from psycopg import sql
 
 from freqdp_db.db.connection import driver
 from freqdp_db.db.copy import ColumnType, Layout, native, read_arrays, read_records
-from freqdp_db.db.names import postgis_schema, trusted_postgis
-from freqdp_db.db.source import INTEGERS, NUMBERS, Mapping, Relation, geometry_srid
-from freqdp_db.db.source_trips import as_samples
+from freqdp_db.db.names import postgis_schema, trusted_postgis, with_postgis
+from freqdp_db.db.source import (
+    INTEGERS,
+    NUMBERS,
+    TIMES,
+    Mapping,
+    Relation,
+    RelationColumn,
+    column_pair,
+    geometry_kind,
+    geometry_srid,
+)
 from freqdp_db.db.statements import one_value
 from freqdp_db.errors import BadInput
 
@@ -72,7 +86,6 @@ class SourceReader:
     ) -> None:
         """srid: geometries of others are left out; None: none are. part: only these rows."""
         self._connection = connection
-        self._srid = srid
         self._postgis = postgis_schema(connection)
         self._condition = mapping.filter
         trusted = trusted_postgis(connection) if mapping.filter else None
@@ -89,28 +102,54 @@ class SourceReader:
         columns, mapped = self._relation.columns, self._mapping
         self.epoch = columns[mapped.time].type in NUMBERS
         self.time_unit = mapping.time_unit
-        # a column of plain points of one SRID: nothing else can be in it
-        self.all_points = mapped.geom is not None and bool(
-            _PLAIN_POINT.fullmatch(columns[mapped.geom].shown)
-        )
         self.integer_keys = columns[mapped.object].type in INTEGERS
+        self._names: dict[str, sql.Composable] = {
+            "object": sql.Identifier(mapped.object),
+            "time": sql.Identifier(mapped.time),
+            "rows": self._relation.rows,
+        }
+        self._names |= self._position(srid) | {"moment": self._moment()}
 
-    def _function(self, name: str, argument: sql.Composable) -> sql.Composable:
-        return sql.SQL("{}({})").format(sql.Identifier(self._postgis, name), argument)
+    def _sql(self, text: LiteralString, **values: Any) -> sql.Composed:
+        """A statement over the names of the mapping, and functions of PostGIS."""
+        return with_postgis(self._postgis, text, **self._names, **values)
 
-    def _geometry(self) -> sql.Composable:
-        assert self._mapping.geom is not None
-        column: sql.Composable = sql.Identifier(self._mapping.geom)
-        if self._relation.columns[self._mapping.geom].type == "geography":
-            return sql.SQL("{}::{}").format(column, sql.Identifier(self._postgis, "geometry"))
-        return column
+    def _position(self, srid: int | None) -> dict[str, sql.Composable]:
+        """Where a row is, what is wrong with its position, and the SRID that most rows have."""
+        true, mapped = sql.SQL("true"), self._mapping
+        if mapped.geom is None:
+            assert mapped.lon is not None and mapped.lat is not None
+            x, y = self._number(mapped.lon), self._number(mapped.lat)
+            missing = sql.SQL("({} IS NULL OR {} IS NULL)").format(x, y)
+            none = sql.SQL("NULL::int")
+            return {
+                "x": x, "y": y, "missing": missing, "is_point": true, "has_srid": true, "usual": none,
+            }  # fmt: skip
+        declared, column = self._relation.columns[mapped.geom], sql.Identifier(mapped.geom)
 
-    def _coordinates(self) -> tuple[sql.Composable, sql.Composable]:
-        if self._mapping.geom is not None:
-            geometry = self._geometry()
-            return self._function("st_x", geometry), self._function("st_y", geometry)
-        assert self._mapping.lon is not None and self._mapping.lat is not None
-        return self._number(self._mapping.lon), self._number(self._mapping.lat)
+        def of(text: LiteralString) -> sql.Composable:
+            return with_postgis(self._postgis, text, geom=geometry, column=column, srid=srid)
+
+        geometry: sql.Composable = column
+        if declared.type == "geography":
+            geometry = with_postgis(self._postgis, "{column}::{geometry}", column=column)
+        found = {
+            # an empty point has coordinates that are not numbers
+            "x": of("coalesce({st_x}({geom}), 'NaN'::float8)"),
+            "y": of("coalesce({st_y}({geom}), 'NaN'::float8)"),
+            "missing": of("({column} IS NULL)"),
+            "is_point": true,
+            "has_srid": true,
+            "usual": sql.Literal(geometry_srid(declared)),
+        }
+        # nothing but points of one SRID can be in a column that is declared so
+        if not _PLAIN_POINT.fullmatch(declared.shown):
+            found["is_point"] = of("{geometrytype}({geom}) IN ('POINT', 'POINTM')")
+            found["usual"] = of("mode() WITHIN GROUP (ORDER BY {st_srid}({geom}))")
+            if srid is not None:
+                found["has_srid"] = of("{st_srid}({geom}) = {srid}")
+                found["usual"] = sql.SQL("NULL::int")
+        return found
 
     def _number(self, column: str) -> sql.Composable:
         """A column of numbers as float8; what no float8 can hold is not a number."""
@@ -122,22 +161,21 @@ class SourceReader:
             "THEN {c}::float8 ELSE 'NaN' END"
         ).format(c=sql.Identifier(column))
 
-    def _time(self) -> sql.Composable:
-        column = sql.Identifier(self._mapping.time)
-        kind = self._relation.columns[self._mapping.time].type
-        if kind == "timestamptz":
-            return column
+    def _moment(self) -> sql.Composable:
+        """When a row is: a time, or an epoch number."""
         if self.epoch:
             return self._number(self._mapping.time)
+        if self._relation.columns[self._mapping.time].type == "timestamptz":
+            return self._names["time"]
         # dates reach beyond timestamps, and these beyond themselves in another zone: such a row would
         # end the whole COPY
         return sql.SQL(
             "CASE WHEN {c} BETWEEN DATE '1800-01-01' AND DATE '2300-01-01' "
             "THEN {c}::timestamp AT TIME ZONE {zone} WHEN {c} IS NOT NULL THEN 'infinity' END"
-        ).format(c=column, zone=sql.Literal(self._mapping.timezone))
+        ).format(c=self._names["time"], zone=sql.Literal(self._mapping.timezone))
 
-    def _where(self, *conditions: sql.Composable) -> sql.Composable:
-        parts = list(conditions)
+    def _where(self, *conditions: LiteralString) -> sql.Composable:
+        parts: list[sql.Composable] = [self._sql(condition) for condition in conditions]
         if self._part.times is not None:
             parts += self._during(*self._part.times)
         if self._part.objects is not None:
@@ -148,38 +186,36 @@ class SourceReader:
             if last is not None:
                 parts.append(sql.SQL("ctid < {}::tid").format(f"({last},0)"))
         if self._mapping.filter:
-            # the newline ends a comment that the filter may close with
-            parts.append(sql.SQL("(") + sql.SQL(self._mapping.filter) + sql.SQL("\n)"))
+            parts.append(_condition(self._mapping.filter))
         return sql.SQL(" WHERE ") + sql.SQL(" AND ").join(parts) if parts else sql.SQL("")
 
     def _during(self, begin: datetime, end: datetime) -> list[sql.Composable]:
         """Whether a row's time lies in a window; an index of the column serves it."""
-        column = sql.Identifier(self._mapping.time)
-        inside = sql.SQL("{c} >= {begin} AND {c} < {end}")
-        kind = self._relation.columns[self._mapping.time].type
-        if kind == "timestamptz":
-            return [inside.format(c=column, begin=begin, end=end)]
+        inside: LiteralString = "{time} >= {begin} AND {time} < {end}"
+        if self._relation.columns[self._mapping.time].type == "timestamptz":
+            return [self._sql(inside, begin=begin, end=end)]
         if self.epoch:
             assert self.time_unit is not None, "what epoch numbers count is declared"
             per_second = EPOCH_PER_SECOND[self.time_unit]
             first, last = (int(moment.timestamp()) * per_second for moment in (begin, end))
-            return [inside.format(c=column, begin=first, end=last)]
+            return [self._sql(inside, begin=first, end=last)]
         # the clock changes by less than a day: local times far outside need not be converted
-        near = [
-            (moment.astimezone(UTC) + margin).replace(tzinfo=None)
-            for moment, margin in ((begin, -timedelta(days=1)), (end, timedelta(days=1)))
-        ]
+        day = timedelta(days=1)
+        near = ((begin - day).astimezone(UTC), (end + day).astimezone(UTC))
         return [
-            inside.format(c=column, begin=near[0], end=near[1]),
-            inside.format(c=self._time(), begin=begin, end=end),
+            self._sql(inside, begin=near[0].replace(tzinfo=None), end=near[1].replace(tzinfo=None)),
+            self._sql("{moment} >= {begin} AND {moment} < {end}", begin=begin, end=end),
         ]
 
     def _between(self, first: str, last: str) -> sql.Composable:
         """An index of the column serves integers; texts are compared by their bytes, as we sort them."""
-        column: sql.Composable = sql.Identifier(self._mapping.object)
         if self.integer_keys:
-            return sql.SQL("{} BETWEEN {} AND {}").format(column, int(first), int(last))
-        return sql.SQL('({}::text COLLATE "C") BETWEEN {} AND {}').format(column, first, last)
+            return self._sql(
+                "{object} BETWEEN {first} AND {last}", first=int(first), last=int(last)
+            )
+        return self._sql(
+            '({object}::text COLLATE "C") BETWEEN {first} AND {last}', first=first, last=last
+        )
 
     def export(self) -> str:
         """The name by which other sessions read what this one reads, as long as it lasts."""
@@ -187,11 +223,10 @@ class SourceReader:
         name: str = self._connection.execute(sa.text("SELECT pg_export_snapshot()")).scalar_one()
         return name
 
-    def sizes(self) -> list[tuple[str, int, int]]:
-        """The distinct object keys, in the order of trajectories; their numbers on the wire; their rows."""
-        rows = self._distinct(sql.SQL(", count(*)"))
-        found = [(text, number, count) for number, text, count in rows]
-        return sorted(found, key=lambda row: row[1] if self.integer_keys else row[0])
+    def taken_at(self) -> datetime:
+        """When the snapshot was taken."""
+        at: datetime = self._connection.execute(sa.text("SELECT now()")).scalar_one()
+        return at
 
     def blocks(self) -> int | None:
         """How many blocks its largest table has; None: its samples do not lie in blocks (a view)."""
@@ -203,13 +238,8 @@ class SourceReader:
             "WHERE oid IN (SELECT relid FROM pg_partition_tree({r}::regclass) WHERE isleaf "
             "UNION SELECT c.oid FROM pg_class AS c WHERE c.oid = {r}::regclass AND relkind <> 'p')"
         ).format(r=self._relation.identifier.as_string())
-        found: tuple[int | None] | None = driver(self._connection).execute(query).fetchone()
-        return None if found is None else found[0]
-
-    def taken_at(self) -> datetime:
-        """When the snapshot was taken."""
-        at: datetime = self._connection.execute(sa.text("SELECT now()")).scalar_one()
-        return at
+        found: int | None = one_value(self._connection, query)
+        return found
 
     def check_filter(self) -> None:
         """Let the server parse the filter and the columns; reads no row."""
@@ -217,7 +247,7 @@ class SourceReader:
         if condition is not None and not condition.strip():
             raise BadInput("[[where]] is empty", remedy="give a condition, or leave [[where]] out")
         try:
-            self.count(limit_zero=True)
+            self.count("false")
         except psycopg.Error as error:
             if condition is None or error.sqlstate is None:
                 raise
@@ -233,51 +263,17 @@ class SourceReader:
                 else "give one condition, as it would stand after WHERE, without a semicolon",
             ) from None
 
-    def _is_point(self) -> sql.Composable:
-        """Whether a geometry is a point."""
-        kind = self._function("geometrytype", self._geometry())
-        return sql.SQL("{} IN ('POINT', 'POINTM')").format(kind)
-
-    def _has_srid(self) -> sql.Composable:
-        """Whether a geometry has the SRID that is read."""
-        if self._srid is None:
-            return sql.SQL("true")
-        return sql.SQL("{} = {}").format(self._function("st_srid", self._geometry()), self._srid)
-
-    def count(self, *, limit_zero: bool = False) -> RowCounts:
+    def count(self, *conditions: LiteralString) -> RowCounts:
         """Count the rows, and those that are left out, each under the first reason that holds."""
-        here, when = sql.Identifier(self._mapping.object), sql.Identifier(self._mapping.time)
-        is_point: sql.Composable = sql.SQL("true")
-        has_srid: sql.Composable = sql.SQL("true")
-        usual: sql.Composable = sql.SQL("NULL::int")  # numbers have none
-        if self._mapping.geom is not None:
-            missing = sql.SQL("{} IS NULL").format(sql.Identifier(self._mapping.geom))
-            if self.all_points:
-                usual = sql.Literal(geometry_srid(self._relation.columns[self._mapping.geom]))
-            else:
-                is_point, has_srid = self._is_point(), self._has_srid()
-            if self._srid is None and not self.all_points:
-                usual = sql.SQL("mode() WITHIN GROUP (ORDER BY {})").format(
-                    self._function("st_srid", self._geometry())
-                )
-        else:
-            missing = sql.SQL("{} IS NULL OR {} IS NULL").format(*self._coordinates())
-        query = sql.SQL(
-            "SELECT count(*), count(*) FILTER (WHERE {o} IS NULL), "
-            "count(*) FILTER (WHERE {o} IS NOT NULL AND {t} IS NULL), "
-            "count(*) FILTER (WHERE {known} AND ({m})), "
-            "count(*) FILTER (WHERE {known} AND NOT ({m}) AND NOT {p}), "
-            "count(*) FILTER (WHERE {known} AND NOT ({m}) AND {p} AND NOT {s}), {usual} FROM {r}{w}"
-        ).format(
-            o=here,
-            t=when,
-            known=sql.SQL("{} IS NOT NULL AND {} IS NOT NULL").format(here, when),
-            m=missing,
-            p=is_point,
-            s=has_srid,
-            usual=usual,
-            r=self._relation.rows,
-            w=self._where(*([sql.SQL("false")] if limit_zero else [])),
+        query = self._sql(
+            "SELECT count(*), count(*) FILTER (WHERE {object} IS NULL), "
+            "count(*) FILTER (WHERE {object} IS NOT NULL AND {time} IS NULL), "
+            "count(*) FILTER (WHERE {known} AND {missing}), "
+            "count(*) FILTER (WHERE {known} AND NOT {missing} AND NOT {is_point}), "
+            "count(*) FILTER (WHERE {known} AND NOT {missing} AND {is_point} AND NOT {has_srid}), "
+            "{usual} FROM {rows}{where}",
+            known=self._sql("{object} IS NOT NULL AND {time} IS NOT NULL"),
+            where=self._where(*conditions),
         )
         # binary results need the extended protocol, which takes one statement only: a filter that
         # smuggles in a second one ends here
@@ -285,97 +281,83 @@ class SourceReader:
         assert row is not None
         return RowCounts(*row)
 
-    def objects(self) -> dict[int, str]:
-        """The distinct object keys: number on the wire -> text."""
-        return dict(self._distinct(sql.SQL("")))
+    def objects(self) -> list[tuple[str, int, int]]:
+        """The distinct object keys, in the order of trajectories; their numbers on the wire; their rows.
 
-    def _distinct(self, more: sql.Composable) -> list[Any]:
-        """Number on the wire, key and more of every object. Collisions change the hash's seed."""
+        Keys whose numbers collide change the hash's seed.
+        """
         while True:
-            query = sql.SQL("SELECT {}, {}::text{} FROM {}{} GROUP BY 1, 2").format(
-                self._object(),
-                sql.Identifier(self._mapping.object),
-                more,
-                self._relation.rows,
-                self._where(sql.SQL("{} IS NOT NULL").format(sql.Identifier(self._mapping.object))),
+            query = self._sql(
+                "SELECT {object}::text, {number}, count(*) FROM {rows}{where} GROUP BY 1, 2",
+                number=self._number_on_wire(),
+                where=self._where("{object} IS NOT NULL"),
             )
-            rows = driver(self._connection).execute(query).fetchall()
-            if len({row[0] for row in rows}) == len(rows):
-                return rows
+            found = driver(self._connection).execute(query).fetchall()
+            if len({number for _, number, _ in found}) == len(found):
+                return sorted(found, key=lambda row: row[1] if self.integer_keys else row[0])
             self.hash_seed += 1
 
-    def _object(self) -> sql.Composable:
-        column = sql.Identifier(self._mapping.object)
+    def _number_on_wire(self) -> sql.Composable:
         if self.integer_keys:
-            return sql.SQL("{}::int8").format(column)
-        return sql.SQL("hashtextextended({}::text, {})").format(column, sql.Literal(self.hash_seed))
+            return self._sql("{object}::int8")
+        return self._sql("hashtextextended({object}::text, {seed})", seed=self.hash_seed)
 
     def rows(self, on_rows: Callable[[int], None]) -> Iterator[dict[str, NDArray[Any]]]:
-        """All rows that `count` leaves in, in chunks of columns: object, at, x, y.
-
-        An empty point has coordinates that are not numbers.
-        """
-        position = list(self._coordinates())
-        needed: list[sql.Composable] = [
-            sql.Identifier(self._mapping.object),
-            sql.Identifier(self._mapping.time),
-        ]
-        chosen: list[sql.Composable] = []
-        if self._mapping.geom is None:
-            needed += position
-        else:
-            needed.append(sql.Identifier(self._mapping.geom))
-            position = [sql.SQL("coalesce({}, 'NaN'::float8)").format(c) for c in position]
-            if not self.all_points:
-                chosen = [self._is_point(), self._has_srid()]
-        query = sql.SQL("SELECT {} FROM {}{}").format(
-            sql.SQL(", ").join([self._object(), self._time(), *position]),
-            self._relation.rows,
-            self._where(*(sql.SQL("{} IS NOT NULL").format(column) for column in needed), *chosen),
-        )
+        """All rows that `count` leaves in, in chunks of columns: object, at, x, y."""
+        query = self._sql(
+            "SELECT {number}, {moment}, {x}, {y} FROM {rows}{where}",
+            number=self._number_on_wire(),
+            where=self._where(
+                "{object} IS NOT NULL", "{time} IS NOT NULL", "NOT {missing}", "{is_point}",
+                "{has_srid}",
+            ),
+        )  # fmt: skip
         when: ColumnType = "float8" if self.epoch else "timestamptz"
         layout = Layout([("object", "int8"), ("at", when), ("x", "float8"), ("y", "float8")])
         for records in read_records(driver(self._connection), query, layout, on_rows):
             yield native(records, layout)
 
 
+def _condition(text: str) -> sql.Composable:
+    # the newline ends a comment that the condition may close with
+    return sql.SQL("(") + sql.SQL(text) + sql.SQL("\n)")
+
+
+# Tables that are read beside the source.
+
+
 def read_anchors(
     connection: sa.Connection, relation: Relation
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], int]:
     """The points of a relation with one geometry column, and their SRID (for `anchors:`)."""
-    geometries = [c for c in relation.columns.values() if c.type == "geometry"]
+    geometries = [c.name for c in relation.columns.values() if c.type == "geometry"]
     if len(geometries) != 1:
         raise BadInput(
             f"anchors:{relation.schema}.{relation.name} has {len(geometries)} geometry columns",
             remedy="name a table or view with one column of points",
         )
-    geometry, postgis = sql.Identifier(geometries[0].name), postgis_schema(connection)
-    point = sql.SQL("{} = 'POINT'").format(
-        sql.SQL("{}({})").format(sql.Identifier(postgis, "geometrytype"), geometry)
+    postgis, geom = postgis_schema(connection), sql.Identifier(geometries[0])
+
+    def of(text: LiteralString) -> sql.Composed:
+        return with_postgis(postgis, text, geom=geom, relation=relation.identifier)
+
+    query = of(
+        "SELECT array_agg(DISTINCT {st_srid}({geom})) FILTER (WHERE {geom} IS NOT NULL), "
+        "count(*) FILTER (WHERE {geometrytype}({geom}) <> 'POINT') FROM {relation}"
     )
-    x, y = (
-        sql.SQL("{}({})").format(sql.Identifier(postgis, f), geometry) for f in ("st_x", "st_y")
-    )
-    srids = (
-        driver(connection)
-        .execute(
-            sql.SQL("SELECT DISTINCT {}({}) FROM {} WHERE {} IS NOT NULL").format(
-                sql.Identifier(postgis, "st_srid"), geometry, relation.identifier, geometry
-            )
-        )
-        .fetchall()
-    )
-    bad = sql.SQL("SELECT count(*) FROM {} WHERE NOT ({})").format(relation.identifier, point)
-    if len(srids) != 1 or srids[0][0] == 0 or one_value(connection, bad):
+    row = driver(connection).execute(query).fetchone()
+    assert row is not None
+    srids, others = row
+    if srids is None or len(srids) != 1 or srids[0] == 0 or others:
         raise BadInput(
             f"anchors:{relation.schema}.{relation.name} does not hold points of one SRID",
             remedy="every row needs a point, all with the same SRID",
         )
-    query = sql.SQL("SELECT {}, {} FROM {} WHERE {} AND {} IS NOT NULL").format(
-        x, y, relation.identifier, point, x
+    query = of(
+        "SELECT {st_x}({geom}), {st_y}({geom}) FROM {relation} WHERE {st_x}({geom}) IS NOT NULL"
     )
     places = read_arrays(driver(connection), query, Layout([("x", "float8"), ("y", "float8")]))
-    return places["x"], places["y"], int(srids[0][0])
+    return places["x"], places["y"], int(srids[0])
 
 
 def read_pairs(connection: sa.Connection, relation: Relation) -> list[tuple[str, str]]:
@@ -383,3 +365,149 @@ def read_pairs(connection: sa.Connection, relation: Relation) -> list[tuple[str,
     columns = (sql.SQL("{}::text").format(sql.Identifier(name)) for name in relation.columns)
     query = sql.SQL("SELECT {} FROM {}").format(sql.SQL(", ").join(columns), relation.identifier)
     return driver(connection).execute(query).fetchall()
+
+
+# Trips, as the rows of their samples.
+
+
+_OBJECT, _TIME, _GEOM, _X, _Y = "object", "time", "geom", "x", "y"
+_LINE = "LINESTRING"
+_ANY = ("", "GEOMETRY", "GEOMETRYM", "GEOMETRYZM")
+
+
+def line_with_times(relation: Relation, name: str | None) -> bool:
+    """Whether a column has lines whose M is the time."""
+    column = relation.columns.get(name or "")
+    return column is not None and geometry_kind(column) in (f"{_LINE}M", f"{_LINE}ZM")
+
+
+def as_samples(relation: Relation, mapping: Mapping, postgis: str) -> tuple[Relation, Mapping]:
+    """The relation with a row for each sample, and which of its columns holds what."""
+    both_ends = column_pair(relation.columns, mapping.time) is not None
+    if not both_ends and not _has_lines(relation, mapping):
+        return relation, mapping
+    relation.column("[[object]]", mapping.object)
+    return _ends(relation, mapping) if both_ends else _lines(relation, mapping, postgis)
+
+
+def _has_lines(relation: Relation, mapping: Mapping) -> bool:
+    if mapping.geom not in relation.columns:
+        return False
+    kind, time = geometry_kind(relation.columns[mapping.geom]), relation.columns.get(mapping.time)
+    if kind.rstrip("ZM") == _LINE:
+        return True
+    # a column of any geometries has lines if that is how the times are given
+    in_lines = time is not None and (time.name == mapping.geom or time.type.startswith("_"))
+    return kind in _ANY and in_lines
+
+
+def _ends(relation: Relation, mapping: Mapping) -> tuple[Relation, Mapping]:
+    """Both ends of each trip."""
+    given = {
+        _TIME: ("[[time]]", mapping.time),
+        _GEOM: ("[[geom]]", mapping.geom),
+        _X: ("[[lon]]", mapping.lon),
+        _Y: ("[[lat]]", mapping.lat),
+    }
+    starts, ends = [], []
+    for name, (option, text) in given.items():
+        if text is None:
+            continue
+        pair = column_pair(relation.columns, text)
+        if pair is None:
+            raise BadInput(
+                f"[[time]] {mapping.time!r} names both ends of a trip, and {option} {text!r} only one",
+                remedy=f"name two columns with a comma: {option} START,END",
+            )
+        first, last = (relation.column(option, column) for column in pair)
+        if first.shown != last.shown:
+            raise BadInput(
+                f"{option} {text!r}: the columns are of the types {first.shown} and {last.shown}",
+                remedy="both ends need the same type: cast one of them in a view",
+            )
+        starts.append((sql.Identifier("trip", first.name), replace(first, name=name)))
+        ends.append(sql.Identifier("trip", last.name))
+    columns = [column for _, column in starts]
+    samples = sql.SQL("CROSS JOIN LATERAL (VALUES ({}), ({})) AS sample ({})").format(
+        sql.SQL(", ").join(start for start, _ in starts),
+        sql.SQL(", ").join(ends),
+        sql.SQL(", ").join(sql.Identifier(column.name) for column in columns),
+    )
+    return _expanded(
+        relation, mapping, samples, [(sql.Identifier("sample", c.name), c) for c in columns]
+    )
+
+
+def _lines(relation: Relation, mapping: Mapping, postgis: str) -> tuple[Relation, Mapping]:
+    """The points of each line."""
+    assert mapping.geom is not None
+    line = relation.column("[[geom]]", mapping.geom)
+    time = relation.column("[[time]]", mapping.time)
+    names = {"line": sql.Identifier("trip", line.name), "times": sql.Identifier("trip", time.name)}
+    srid = geometry_srid(line)
+    point = RelationColumn(_GEOM, "geometry", f"geometry(Point,{srid})" if srid else "geometry")
+    if time == line:
+        if geometry_kind(line) in (_LINE, f"{_LINE}Z"):
+            raise BadInput(
+                f"[[geom]] {line.name!r} is of type {line.shown}, which has no times",
+                remedy="name a column with an array of the times of its points with [[time]]; or use "
+                "lines with M, in Unix seconds",
+            )
+        samples = with_postgis(
+            postgis,
+            "LEFT JOIN LATERAL {st_dumppoints}({line}::{geometry}) AS sample (path, geom) ON true",
+            **names,
+        )
+        at = with_postgis(postgis, "{st_m}(sample.geom)")
+        when = RelationColumn(_TIME, "float8", "double precision")
+    else:
+        kind = time.type.removeprefix("_")
+        if not time.type.startswith("_") or kind not in TIMES | NUMBERS:
+            raise BadInput(
+                f"[[time]] {time.name!r} is of type {time.shown}, and [[geom]] {line.name!r} has lines",
+                remedy="it must be an array with a time for each point of the line; leave [[time]] out if "
+                "M is the time, in Unix seconds",
+            )
+        samples = with_postgis(
+            postgis,
+            "LEFT JOIN LATERAL ROWS FROM ({st_dumppoints}({line}::{geometry}), unnest({times})) "
+            "AS sample (path, geom, at) ON true",
+            **names,
+        )
+        at = sql.Composed([sql.Identifier("sample", "at")])
+        when = RelationColumn(_TIME, kind, time.shown.removesuffix("[]"))
+    return _expanded(
+        relation, mapping, samples, [(at, when), (sql.Identifier("sample", "geom"), point)]
+    )
+
+
+def _expanded(
+    relation: Relation,
+    mapping: Mapping,
+    samples: sql.Composable,
+    columns: list[tuple[sql.Identifier, RelationColumn]]
+    | list[tuple[sql.Composable, RelationColumn]],
+) -> tuple[Relation, Mapping]:
+    """A subquery in place of the relation. The owner's condition is on the rows of trips."""
+    query = sql.SQL("(SELECT trip.{} AS {}, {} FROM (SELECT * FROM {}{}) AS trip {}) AS samples").format(
+        sql.Identifier(mapping.object),
+        sql.Identifier(_OBJECT),
+        sql.SQL(", ").join(
+            sql.SQL("{} AS {}").format(value, sql.Identifier(column.name)) for value, column in columns
+        ),
+        relation.identifier,
+        sql.SQL(" WHERE ") + _condition(mapping.filter) if mapping.filter else sql.SQL(""),
+        samples,
+    )  # fmt: skip
+    owner = replace(relation.columns[mapping.object], name=_OBJECT)
+    known = {column.name: column for _, column in columns}
+    mapped = replace(
+        mapping,
+        object=_OBJECT,
+        time=_TIME,
+        geom=_GEOM if _GEOM in known else None,
+        lon=_X if _X in known else None,
+        lat=_Y if _Y in known else None,
+        filter=None,
+    )
+    return replace(relation, columns={_OBJECT: owner, **known}, expanded=query), mapped

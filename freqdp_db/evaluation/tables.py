@@ -29,8 +29,7 @@ from freqdp_db.db.connection import Database
 from freqdp_db.db.datasets import DatasetRow
 from freqdp_db.db.names import format_relation, postgis_schema
 from freqdp_db.db.source import check_mapping, definition_of, find_relation, read_name
-from freqdp_db.db.source_rows import SourceReader, read_pairs
-from freqdp_db.db.source_trips import as_samples
+from freqdp_db.db.source_rows import SourceReader, as_samples, read_pairs
 from freqdp_db.errors import BadData, BadInput
 from freqdp_db.evaluation.attacks.known_samples import KnownSamples, SightingIndex
 from freqdp_db.evaluation.attacks.recovery import recovery_attack

@@ -1,4 +1,7 @@
-"""Samples from CSV files of any column order, block by block."""
+"""Samples from CSV files of any column order, block by block; among them T-Drive's and GeoLife's.
+
+Nothing is cleaned here: zeros, repeats and jumps stay, they are the build's to count.
+"""
 
 from __future__ import annotations
 
@@ -19,20 +22,18 @@ import pyarrow.csv
 from numpy.typing import NDArray
 
 from freqdp_db.errors import BadInput
-from freqdp_db.loading.files import NO_TIME, BadRows, SourceSamples
-
-# What was said about CSV files, and what to say when nothing in them fits it.
-
+from freqdp_db.loading.files import NO_TIME, BadRows, SourceSamples, folder
 
 LONGEST_ID = 200
 ENDINGS = (".csv", ".csv.gz", ".txt", ".txt.gz", ".tsv", ".tsv.gz")
-NO_OBJECT = "no object"
-LONG_OBJECT = f"object of more than {LONGEST_ID} bytes"
-NO_SUCH_TIME = "no such time"
-NO_SUCH_COORDINATE = "no such coordinate"
-UNEVEN = "another number of columns"
 OPENING = 5_000
 """So many rows that all fail for one reason are enough to blame the options."""
+
+_NO_OBJECT = "no object"
+_LONG_OBJECT = f"object of more than {LONGEST_ID} bytes"
+_NO_SUCH_TIME = "no such time"
+_NO_SUCH_COORDINATE = "no such coordinate"
+_UNEVEN = "another number of columns"
 
 
 @dataclass(frozen=True)
@@ -54,47 +55,110 @@ class CsvFormat:
         named = () if self.object is None else (("[[object]]", self.object),)
         return (*named, ("[[time]]", self.time), ("[[lon]]", self.lon), ("[[lat]]", self.lat))
 
+    def object_of(self, path: Path) -> str:
+        """The object of a file whose rows do not name it: the file's name without its ending."""
+        ending = max((e for e in ENDINGS if path.name.lower().endswith(e)), key=len, default="")
+        name = path.name.removesuffix(path.name[len(path.name) - len(ending) :]) or path.name
+        if len(name.encode()) > LONGEST_ID:
+            raise BadInput(
+                f"the object of {path} would have more than {LONGEST_ID} bytes",
+                remedy="give the file a shorter name, or say which column it is with [[object]]",
+            )
+        return name
 
-def object_of(path: Path) -> str:
-    """The file's name without its ending."""
-    ending = max((e for e in ENDINGS if path.name.lower().endswith(e)), key=len, default="")
-    name = path.name.removesuffix(path.name[len(path.name) - len(ending) :]) or path.name
-    if len(name.encode()) > LONGEST_ID:
-        raise BadInput(
-            f"the object of {path} would have more than {LONGEST_ID} bytes",
-            remedy="give the file a shorter name, or say which column it is with [[object]]",
-        )
-    return name
+    def refuse_misfit(self, bad: BadRows) -> None:
+        """Blame an option if not one row could be read and all failed for one reason."""
+        if bad.good or len(bad.counts) != 1:
+            return
+        ((reason, count),) = bad.counts.items()
+        rows = f"not one of the first {count:,} rows"
+        said, remedy = {
+            _NO_OBJECT: (f"[[object]] {self.object}: {rows} has one", "check which column it is"),
+            _LONG_OBJECT: (
+                f"[[object]] {self.object}: {rows} has one of up to {LONGEST_ID} bytes",
+                "check which column it is",
+            ),
+            _NO_SUCH_TIME: (
+                f"[[time_format]] {self.time_format} does not fit [[time]] {self.time}: {rows} has "
+                "such a time",
+                "say how times are written: iso, epoch, epoch-ms, or a format such as "
+                "[[time_format]] '%d/%m/%Y %H:%M:%S'",
+            ),
+            _NO_SUCH_COORDINATE: (
+                f"[[lon]] {self.lon} and [[lat]] {self.lat}: {rows} has two numbers there",
+                "check which columns they are; a decimal comma has to become a point first",
+            ),
+            _UNEVEN: (
+                f"[[delimiter]] {self.delimiter}: {rows} has as many columns as the first line",
+                "check [[delimiter]], and say [[no_header]] if there is none",
+            ),
+        }[reason]
+        raise BadInput(said, remedy=remedy)
 
 
-def refuse_misfit(layout: CsvFormat, bad: BadRows) -> None:
-    """Blame an option if not one row could be read and all failed for one reason."""
-    if bad.good or len(bad.counts) != 1:
+# Two published datasets, read from the folders that their publishers ship.
+
+
+@dataclass(frozen=True)
+class PublishedFormat(CsvFormat):
+    """A publisher's own: files without a header, which may be empty; nobody gave options to blame."""
+
+    header: bool = False
+    skip_lines: int = 0
+    clock: str | None = None
+    """Column of the time of day, where `time` is the date alone."""
+    altitude: str | None = None
+    numbered: bool = False
+    """Whether objects are numbers."""
+
+    @property
+    def columns(self) -> tuple[tuple[str, str], ...]:
+        more = (("clock", self.clock), ("altitude", self.altitude))
+        return (*super().columns, *((name, column) for name, column in more if column is not None))
+
+    def object_of(self, path: Path) -> str:
+        """GeoLife's: Data/<user>/Trajectory/<trajectory>.plt."""
+        return path.parent.parent.name
+
+    def refuse_misfit(self, bad: BadRows) -> None:
         return
-    ((reason, count),) = bad.counts.items()
-    rows = f"not one of the first {count:,} rows"
-    said, remedy = {
-        NO_OBJECT: (f"[[object]] {layout.object}: {rows} has one", "check which column it is"),
-        LONG_OBJECT: (
-            f"[[object]] {layout.object}: {rows} has one of up to {LONGEST_ID} bytes",
-            "check which column it is",
-        ),
-        NO_SUCH_TIME: (
-            f"[[time_format]] {layout.time_format} does not fit [[time]] {layout.time}: {rows} has "
-            "such a time",
-            "say how times are written: iso, epoch, epoch-ms, or a format such as "
-            "[[time_format]] '%d/%m/%Y %H:%M:%S'",
-        ),
-        NO_SUCH_COORDINATE: (
-            f"[[lon]] {layout.lon} and [[lat]] {layout.lat}: {rows} has two numbers there",
-            "check which columns they are; a decimal comma has to become a point first",
-        ),
-        UNEVEN: (
-            f"[[delimiter]] {layout.delimiter}: {rows} has as many columns as the first line",
-            "check [[delimiter]], and say [[no_header]] if there is none",
-        ),
-    }[reason]
-    raise BadInput(said, remedy=remedy)
+
+
+TDRIVE = PublishedFormat("1", "2", "3", "4", timezone="Asia/Shanghai", numbered=True)
+"""Rows `id,YYYY-mm-dd HH:MM:SS,lon,lat` in Beijing time."""
+GEOLIFE = PublishedFormat(None, "6", "2", "1", skip_lines=6, clock="7", altitude="4")
+"""Six header lines, then `lat,lon,0,altitude,days,date,time` in GMT; altitude in feet."""
+_NO_ALTITUDE = -777.0
+
+
+def tdrive_files(path: str, limit: int | None = None, min_samples: int = 0) -> list[Path]:
+    """The taxis' files N.txt by number; those with too few lines left out."""
+    files = [p for p in folder(path).glob("*.txt") if p.stem.isdecimal()]
+    if not files:
+        raise BadInput(
+            f"{path} has no files named 1.txt, 2.txt, ...",
+            remedy="give the folder taxi_log_2008_by_id of the T-Drive sample",
+        )
+    chosen: list[Path] = []
+    for file in sorted(files, key=lambda p: int(p.stem)):
+        if limit is not None and len(chosen) >= limit:
+            break
+        if min_samples <= 1 or len(file.read_bytes().splitlines()) >= min_samples:
+            chosen.append(file)
+    return chosen
+
+
+def geolife_files(path: str) -> list[Path]:
+    """All Trajectory/*.plt files under `Data` or `data` (or a folder that holds users directly)."""
+    top = folder(path)
+    below = sorted(p for p in top.iterdir() if p.name.lower() == "data" and p.is_dir())
+    files = sorted((below[0] if below else top).glob("*/Trajectory/*.plt"))
+    if not files:
+        raise BadInput(
+            f"{path} has no files Data/NNN/Trajectory/*.plt",
+            remedy="give the folder of GeoLife that contains Data",
+        )
+    return files
 
 
 # Times in files: their formats, and local times made absolute.
@@ -121,7 +185,7 @@ def time_zone(name: str) -> tzinfo:
         ) from None
 
 
-def to_utc(local_us: NDArray[np.int64], zone: tzinfo) -> NDArray[np.int64]:
+def _to_utc(local_us: NDArray[np.int64], zone: tzinfo) -> NDArray[np.int64]:
     """Microseconds of a wall clock, as microseconds since 1970 UTC; `NO_TIME` stays.
 
     A time that the clock shows twice in autumn is taken as the first of the two.
@@ -144,7 +208,7 @@ def to_utc(local_us: NDArray[np.int64], zone: tzinfo) -> NDArray[np.int64]:
     return result
 
 
-def parser(text: str, zone: tzinfo) -> Callable[[pa.Array], NDArray[np.int64]]:
+def time_parser(text: str, zone: tzinfo) -> Callable[[pa.Array], NDArray[np.int64]]:
     """Strings to UTC microseconds, `NO_TIME` where a string is no time in this format."""
     if text == "iso":
         return lambda column: _iso(column, zone)
@@ -158,7 +222,42 @@ def parser(text: str, zone: tzinfo) -> Callable[[pa.Array], NDArray[np.int64]]:
     return lambda column: _each(column, zone, lambda value: datetime.strptime(value, text))
 
 
-def numbers(column: pa.Array) -> NDArray[np.float64]:
+def _iso(column: pa.Array, zone: tzinfo) -> NDArray[np.int64]:
+    for kind, of_zone in ((pa.timestamp("us"), zone), (pa.timestamp("us", "UTC"), UTC)):
+        try:
+            parsed = pc.cast(column, kind)
+        except pa.ArrowInvalid:
+            continue
+        return _bounded(_to_utc(pc.cast(parsed, pa.int64()).to_numpy(), of_zone))
+    # mixed, or with bad rows: one by one, which is slower and knows which
+    return _each(column, zone, datetime.fromisoformat)
+
+
+def _epoch(column: pa.Array, factor: float) -> NDArray[np.int64]:
+    seconds = _numbers(column)
+    usable = np.abs(np.nan_to_num(seconds, nan=np.inf)) * factor < _LAST_US
+    scaled = np.round(np.where(usable, seconds, 0.0) * factor).astype(np.int64)
+    return _bounded(np.where(usable, scaled, NO_TIME))
+
+
+def _each(column: pa.Array, zone: tzinfo, parse: Callable[[str], datetime]) -> NDArray[np.int64]:
+    local = np.full(len(column), NO_TIME, np.int64)
+    absolute = np.zeros(len(column), bool)
+    for i, value in enumerate(column.to_pylist()):
+        try:
+            moment = parse(value.strip())
+        except ValueError:
+            continue
+        absolute[i] = moment.tzinfo is not None
+        local[i] = (moment - _EPOCH.replace(tzinfo=UTC if absolute[i] else None)) // _MICROSECOND
+    return _bounded(np.where(absolute, local, _to_utc(np.where(absolute, NO_TIME, local), zone)))
+
+
+def _bounded(at_us: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.where((at_us >= _FIRST_US) & (at_us <= _LAST_US), at_us, NO_TIME)
+
+
+def _numbers(column: pa.Array) -> NDArray[np.float64]:
     """Strings to numbers, NaN where a string is none."""
     trimmed = pc.utf8_trim_whitespace(column)
     try:
@@ -171,41 +270,7 @@ def numbers(column: pa.Array) -> NDArray[np.float64]:
     return np.where(np.isfinite(values), values, np.nan)
 
 
-def _iso(column: pa.Array, zone: tzinfo) -> NDArray[np.int64]:
-    for kind, of_zone in ((pa.timestamp("us"), zone), (pa.timestamp("us", "UTC"), UTC)):
-        try:
-            parsed = pc.cast(column, kind)
-        except pa.ArrowInvalid:
-            continue
-        return _bounded(to_utc(pc.cast(parsed, pa.int64()).to_numpy(), of_zone))
-    # Mixed, or with bad rows: one by one, which is slower and knows which.
-    return _each(column, zone, datetime.fromisoformat)
-
-
-def _epoch(column: pa.Array, factor: float) -> NDArray[np.int64]:
-    seconds = numbers(column)
-    usable = np.abs(np.nan_to_num(seconds, nan=np.inf)) * factor < _LAST_US
-    scaled = np.round(np.where(usable, seconds, 0.0) * factor).astype(np.int64)
-    return _bounded(np.where(usable, scaled, NO_TIME))
-
-
-def _each(column: pa.Array, zone: tzinfo, parse: Callable[[str], datetime]) -> NDArray[np.int64]:
-    local = np.full(len(column), NO_TIME, np.int64)
-    absolute = np.zeros(len(column), bool)
-    naive_epoch = _EPOCH.replace(tzinfo=None)
-    for i, value in enumerate(column.to_pylist()):
-        try:
-            moment = parse(value.strip())
-        except ValueError:
-            continue
-        absolute[i] = moment.tzinfo is not None
-        since = moment - (_EPOCH if moment.tzinfo is not None else naive_epoch)
-        local[i] = since // _MICROSECOND
-    return _bounded(np.where(absolute, local, to_utc(np.where(absolute, NO_TIME, local), zone)))
-
-
-def _bounded(at_us: NDArray[np.int64]) -> NDArray[np.int64]:
-    return np.where((at_us >= _FIRST_US) & (at_us <= _LAST_US), at_us, NO_TIME)
+# Reading.
 
 
 _BLOCK_BYTES = 1 << 19  # small: the reader runs some 30 blocks ahead of what is done
@@ -224,7 +289,7 @@ def read_csv(
     The header is line 1; blank lines and line breaks within quotes do not count. Where not one of
     the first rows can be read, all for one reason, the option that does not fit is refused.
     """
-    times = parser(layout.time_format, time_zone(layout.timezone))
+    times = time_parser(layout.time_format, time_zone(layout.timezone))
     delimiter = {"\\t": "\t", "tab": "\t"}.get(layout.delimiter, layout.delimiter)
     if len(delimiter) != 1 or delimiter in '"\r\n' or not delimiter.isascii():
         raise BadInput(
@@ -232,7 +297,7 @@ def read_csv(
         )
     for path in paths:
         yield from _read_file(path, layout, delimiter, times, bad, on_bytes)
-    refuse_misfit(layout, bad)
+    layout.refuse_misfit(bad)
 
 
 @contextmanager
@@ -255,20 +320,23 @@ def _read_file(
     bad: BadRows,
     on_bytes: Callable[[int], None],
 ) -> Iterator[SourceSamples]:
-    names = _names(path, layout, delimiter)
-    ours = None if layout.object is not None else object_of(path).encode()
-    header = 1 if layout.header else 0
+    first_lines = layout.skip_lines if isinstance(layout, PublishedFormat) else 0
+    names = _names(path, layout, delimiter, first_lines)
+    if not names:
+        return
+    first_lines += layout.header
     skipped: list[int] = []
 
     def uneven(row: Any) -> str:
         skipped.append(row.number)
-        hopeless = not bad.good and len(skipped) == row.number - header
+        hopeless = not bad.good and len(skipped) == row.number - first_lines
         return "error" if hopeless and bad.total + len(skipped) >= OPENING else "skip"
 
     options: dict[str, Any] = {
         "read_options": pa.csv.ReadOptions(
             use_threads=False,
             block_size=_BLOCK_BYTES,
+            skip_rows=first_lines - layout.header,
             autogenerate_column_names=not layout.header,
         ),
         "parse_options": pa.csv.ParseOptions(
@@ -278,91 +346,74 @@ def _read_file(
             include_columns=names, column_types=dict.fromkeys(names, pa.string())
         ),
     }
-    last_line, reported, taken = header, 0, 0
+    last_line, reported, taken = first_lines, 0, 0
     try:
         with _opened(path) as (text, position), pa.csv.open_csv(text, **options) as reader:
             for block in reader:
-                # Rows with another number of columns are gone: the others' lines jump over them.
-                lines = _line_numbers(last_line, block.num_rows, skipped[reported:])
-                last_line = max([last_line, *lines[-1:], *skipped[reported:]])
-                for part in _parts(block.num_rows, bad):
-                    some = block.slice(part.start, part.stop - part.start)
-                    yield _convert(path, some, lines[part], names, ours, times, bad)
-                    if bad.total >= OPENING:
-                        refuse_misfit(layout, bad)
-                bad.add(path, UNEVEN, skipped[reported:])
-                reported = len(skipped)
+                # rows with another number of columns are gone: the others' lines jump over them
+                gone = skipped[reported:]
+                lines = np.arange(last_line + 1, last_line + 1 + block.num_rows + len(gone))
+                lines = lines[~np.isin(lines, gone)][: block.num_rows]
+                last_line = max([last_line, *lines[-1:], *gone])
+                yield _convert(path, block, lines, names, layout, times, bad)
+                bad.add(path, _UNEVEN, gone)
+                reported += len(gone)
+                if bad.total >= OPENING:
+                    layout.refuse_misfit(bad)
                 now = position()
                 on_bytes(now - taken)
                 taken = now
     except pa.ArrowInvalid:
-        bad.add(path, UNEVEN, skipped[reported:])
-        refuse_misfit(layout, bad)
-        # Arrow's own message quotes the row.
+        bad.add(path, _UNEVEN, skipped[reported:])
+        layout.refuse_misfit(bad)
+        # Arrow's own message quotes the row
         raise BadInput(
             f"{path} cannot be read as CSV: it is not UTF-8 text, or a quote is left open",
             remedy="check [[delimiter]]; convert other encodings first, with iconv for example",
         ) from None
     except OSError:
         raise _unreadable(path) from None
-    bad.add(path, UNEVEN, skipped[reported:])
+    bad.add(path, _UNEVEN, skipped[reported:])
     if bad.total >= OPENING:
-        refuse_misfit(layout, bad)
+        layout.refuse_misfit(bad)
     on_bytes(path.stat().st_size - taken)
 
 
-def _parts(rows: int, bad: BadRows) -> Iterator[slice]:
-    """The rows of a block; the first ones by themselves, as long as none could be read."""
-    first = min(rows, OPENING) if not bad.good else 0
-    if first:
-        yield slice(0, first)
-    if rows > first:
-        yield slice(first, rows)
-
-
-def _names(path: Path, layout: CsvFormat, delimiter: str) -> list[str]:
+def _names(path: Path, layout: CsvFormat, delimiter: str, skip_lines: int) -> list[str]:
     """The columns as Arrow will call them; refuses those that the file does not have."""
     try:
         with pa.input_stream(str(path)) as stream:
             head = stream.read(1 << 16)
     except (OSError, pa.ArrowInvalid):
         raise _unreadable(path) from None
-    if not head.strip():
+    lines = head.decode("utf-8-sig", errors="ignore").splitlines()[skip_lines:]
+    if not any(line.strip() for line in lines):
+        if isinstance(layout, PublishedFormat):
+            return []
         raise BadInput(f"{path} is empty", remedy="leave it out")
-    found = _first_row(path, head, delimiter)
-    names = []
-    for option, column in layout.columns:
-        if layout.header:
-            if found.count(column) != 1:
-                problem = "twice" if column in found else "not"
-                raise BadInput(
-                    f"{option} {column}: the header of {path} has it {problem}",
-                    remedy=_columns_of(found),
-                )
-            names.append(column)
-        else:
+    try:
+        found = next(row for row in csv.reader(lines, delimiter=delimiter) if row)
+    except (StopIteration, csv.Error):
+        raise BadInput(f"{path} does not begin with a row of CSV") from None
+    if not layout.header:
+        for option, column in layout.columns:
             if not column.isdecimal() or not 1 <= int(column) <= len(found):
                 raise BadInput(
                     f"{option} {column}: with [[no_header]] a column is its number",
                     remedy=f"give a number from 1 to {len(found)}",
                 )
-            names.append(f"f{int(column) - 1}")
-    return names
-
-
-def _columns_of(found: Sequence[str]) -> str:
-    # Without a header the first row is somebody's data: show it only if it looks like names.
-    if all(_NAME.fullmatch(name) for name in found):
-        return "its columns are " + ", ".join(found[:30])
-    return "check [[delimiter]]; for files without a header say [[no_header]]"
-
-
-def _first_row(path: Path, head: bytes, delimiter: str) -> list[str]:
-    try:
-        text = head.decode("utf-8-sig", errors="ignore")
-        return next(row for row in csv.reader(text.splitlines(), delimiter=delimiter) if row)
-    except (StopIteration, csv.Error):
-        raise BadInput(f"{path} does not begin with a row of CSV") from None
+        return [f"f{int(column) - 1}" for _, column in layout.columns]
+    for option, column in layout.columns:
+        if found.count(column) != 1:
+            problem = "twice" if column in found else "not"
+            raise BadInput(
+                f"{option} {column}: the header of {path} has it {problem}",
+                # without a header the first row is somebody's data: show it only if it looks like names
+                remedy="its columns are " + ", ".join(found[:30])
+                if all(_NAME.fullmatch(name) for name in found)
+                else "check [[delimiter]]; for files without a header say [[no_header]]",
+            )
+    return [column for _, column in layout.columns]
 
 
 def _unreadable(path: Path) -> BadInput:
@@ -372,52 +423,40 @@ def _unreadable(path: Path) -> BadInput:
     )
 
 
-def _line_numbers(last: int, rows: int, skipped: Sequence[int]) -> NDArray[np.int64]:
-    lines = np.arange(last + 1, last + 1 + rows + len(skipped))
-    return lines[~np.isin(lines, skipped)][:rows]
-
-
 def _convert(
     path: Path,
     block: pa.RecordBatch,
     lines: NDArray[np.int64],
     names: Sequence[str],
-    ours: bytes | None,
+    layout: CsvFormat,
     times: Callable[[pa.Array], NDArray[np.int64]],
     bad: BadRows,
 ) -> SourceSamples:
-    *who, when, lon, lat = (block.column(name) for name in names)
-    if ours is None:
-        ids, lengths = text_bytes(who[0])
-    else:
-        ids, lengths = np.full(len(when), ours), np.full(len(when), len(ours))
-    at = times(when)
-    x, y = numbers(lon), numbers(lat)
+    columns = [block.column(name) for name in names]
+    who = pa.repeat(layout.object_of(path), len(block)) if layout.object is None else columns.pop(0)
+    when, lon, lat, *more = columns
+    length, extra = pc.binary_length(who).to_numpy(), {}
+    if isinstance(layout, PublishedFormat):
+        if layout.numbered:
+            is_number = pc.match_substring_regex(who, r"^\d{1,9}$")
+            length = np.where(is_number.to_numpy(zero_copy_only=False), length, 0)
+        if layout.clock is not None:
+            clock, altitude = more
+            when = pc.binary_join_element_wise(when, clock, " ")
+            feet = _numbers(altitude)
+            extra["altitude"] = np.where(feet == _NO_ALTITUDE, np.nan, feet)
+    at, x, y = times(when), _numbers(lon), _numbers(lat)
     fine = np.ones(len(at), bool)
     for reason, wrong in (
-        (NO_OBJECT, lengths == 0),
-        (LONG_OBJECT, lengths > LONGEST_ID),
-        (NO_SUCH_TIME, at == NO_TIME),
-        (NO_SUCH_COORDINATE, np.isnan(x) | np.isnan(y)),
+        (_NO_OBJECT, length == 0),
+        (_LONG_OBJECT, length > LONGEST_ID),
+        (_NO_SUCH_TIME, at == NO_TIME),
+        (_NO_SUCH_COORDINATE, np.isnan(x) | np.isnan(y)),
     ):
         bad.add(path, reason, lines[wrong & fine].tolist())
         fine &= ~wrong
     bad.good += int(fine.sum())
-    samples = SourceSamples(ids, at, x, y)
+    # one long text would make all of them wide
+    kept = pc.if_else(pa.array(fine), who, "")
+    samples = SourceSamples(np.array(pc.cast(kept, pa.binary()).to_pylist(), "S"), at, x, y, extra)
     return samples if fine.all() else samples.take(fine)
-
-
-def text_bytes(column: pa.Array) -> tuple[NDArray[np.bytes_], NDArray[np.int64]]:
-    """A string column as fixed-width bytes (cut at the longest we accept), and real lengths."""
-    count = len(column)
-    _, offset_buffer, data = column.buffers()
-    offsets = np.frombuffer(offset_buffer, np.int32)[column.offset : column.offset + count + 1]
-    lengths = np.diff(offsets).astype(np.int64)
-    width = max(1, int(min(lengths.max(initial=0), LONGEST_ID)))
-    kept = np.minimum(lengths, width)
-    padded = np.zeros((count, width), np.uint8)
-    if data is not None and kept.any():
-        flat = np.frombuffer(data, np.uint8)
-        inside = np.arange(width) < kept[:, None]
-        padded[inside] = flat[(offsets[:-1, None] + np.arange(width))[inside]]
-    return padded.view(f"S{width}").reshape(count), lengths

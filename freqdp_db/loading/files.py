@@ -1,21 +1,17 @@
-"""Input files: finding them, saying what is wrong without quoting a row; T-Drive, GeoLife and roads."""
+"""Input files: finding them, what their readers give, and what is wrong, without quoting a row; roads."""
 
 from __future__ import annotations
 
 import csv
 import glob
 import gzip
-import io
 import re
-import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.csv
 from numpy.typing import NDArray
 
 from freqdp_db.errors import BadInput
@@ -52,38 +48,6 @@ def folder(text: str) -> Path:
         problem = "is not a folder" if path.exists() else "is missing"
         raise BadInput(f"{text} {problem}", remedy="give the folder as its publisher ships it")
     return path
-
-
-def read_bytes(path: Path) -> bytes:
-    """A file's bytes, ending in a line break so that files can be put together."""
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise BadInput(f"{path} cannot be read: {error.strerror}") from None
-    return data if not data or data.endswith(b"\n") else data + b"\n"
-
-
-def batches(
-    files: Iterable[Path], batch_bytes: int, skip_lines: int = 0
-) -> Iterator[tuple[list[Path], list[bytes]]]:
-    """Files with something in them, several at a time, without their first lines."""
-    paths: list[Path] = []
-    parts: list[bytes] = []
-    size = 0
-    for path in files:
-        data = read_bytes(path)
-        for _ in range(skip_lines):
-            data = data[data.find(b"\n") + 1 :] if b"\n" in data else b""
-        if not data.strip():
-            continue
-        paths.append(path)
-        parts.append(data)
-        size += len(data)
-        if size >= batch_bytes:
-            yield paths, parts
-            paths, parts, size = [], [], 0
-    if paths:
-        yield paths, parts
 
 
 class BadRows:
@@ -124,11 +88,6 @@ class BadRows:
         )
 
 
-def total_bytes(files: Iterable[Path]) -> int:
-    """How much there is to read."""
-    return sum(file.stat().st_size for file in files)
-
-
 def counted(counts: Mapping[str, int]) -> str:
     """`3 bad time, 1 bad coordinate`, for a sentence."""
     return ", ".join(f"{n:,} {reason}" for reason, n in sorted(counts.items()) if n)
@@ -167,225 +126,41 @@ class SourceSamples:
         )
 
 
-# Two published datasets, read from the folders that their publishers ship: T-Drive and GeoLife.
-#
-# Nothing is cleaned here: zeros, repeats and jumps stay, they are the build's to count.
+# Roads, as the columns of a roads table, from a generated city or from two CSV files.
 
 
-_BATCH_BYTES = 1 << 25
-_BEIJING_S = 8 * 3_600
-"""Beijing's clocks were eight hours ahead of UTC, all year, in the years of these data."""
-_GEOLIFE_HEADER = 6
-_NO_ALTITUDE = -777.0
+RoadColumns = dict[str, Any]
+"""id, source, target, name, kind, length_m, speed_kmh, oneway and geom, longitudes and latitudes of a line.
 
-_TDRIVE = {"id": pa.int32(), "at": pa.timestamp("s"), "lon": pa.float64(), "lat": pa.float64()}
-_GEOLIFE = {
-    "lat": pa.float64(),
-    "lon": pa.float64(),
-    "zero": pa.string(),
-    "altitude": pa.float64(),
-    "days": pa.string(),
-    "date": pa.date32(),
-    "time": pa.time32("s"),
-}
-
-
-def tdrive_files(path: str, limit: int | None = None, min_samples: int = 0) -> list[Path]:
-    """The taxis' files N.txt by number; those with too few lines left out."""
-    files = [p for p in folder(path).glob("*.txt") if p.stem.isdecimal()]
-    if not files:
-        raise BadInput(
-            f"{path} has no files named 1.txt, 2.txt, ...",
-            remedy="give the folder taxi_log_2008_by_id of the T-Drive sample",
-        )
-    chosen: list[Path] = []
-    for file in sorted(files, key=lambda p: int(p.stem)):
-        if limit is not None and len(chosen) >= limit:
-            break
-        if min_samples <= 1 or read_bytes(file).count(b"\n") >= min_samples:
-            chosen.append(file)
-    return chosen
-
-
-def read_tdrive(
-    files: list[Path], on_bytes: Callable[[int], None] = lambda _: None
-) -> Iterator[SourceSamples]:
-    """Rows `id,YYYY-mm-dd HH:MM:SS,lon,lat` in Beijing time, many files at a time."""
-    for paths, parts in batches(files, _BATCH_BYTES):
-        table = _parse(paths, parts, _TDRIVE, 1)
-        at = _numpy(table, "at").astype("datetime64[s]").astype(np.int64)
-        yield SourceSamples(
-            _numpy(table, "id"),
-            (at - _BEIJING_S) * 1_000_000,
-            _numpy(table, "lon"),
-            _numpy(table, "lat"),
-        )
-        on_bytes(total_bytes(paths))
-
-
-def geolife_files(path: str) -> list[Path]:
-    """All Trajectory/*.plt files under `Data` or `data` (or a folder that holds users directly)."""
-    top = folder(path)
-    below = sorted(p for p in top.iterdir() if p.name.lower() == "data" and p.is_dir())
-    base = below[0] if below else top
-    files = sorted(base.glob("*/Trajectory/*.plt"))
-    if not files:
-        raise BadInput(
-            f"{path} has no files Data/NNN/Trajectory/*.plt",
-            remedy="give the folder of GeoLife that contains Data",
-        )
-    return files
-
-
-def read_geolife(
-    files: list[Path], on_bytes: Callable[[int], None] = lambda _: None
-) -> Iterator[SourceSamples]:
-    """Six header lines, then `lat,lon,0,altitude,days,date,time` in GMT; altitude in feet."""
-    for paths, parts in batches(files, _BATCH_BYTES, skip_lines=_GEOLIFE_HEADER):
-        table = _parse(paths, parts, _GEOLIFE, _GEOLIFE_HEADER + 1)
-        lines = [part.count(b"\n") for part in parts]
-        if sum(lines) != table.num_rows:
-            # Blank lines, which the parser passes over: count each file's rows by parsing it.
-            lines = [
-                _parse([p], [d], _GEOLIFE, _GEOLIFE_HEADER + 1).num_rows
-                for p, d in zip(paths, parts, strict=True)
-            ]
-        users = np.array([p.parent.parent.name for p in paths], dtype="S")
-        day = _numpy(table, "date").astype("datetime64[D]").astype(np.int64)
-        second = table["time"].cast(pa.int32()).to_numpy().astype(np.int64)
-        altitude = _numpy(table, "altitude")
-        yield SourceSamples(
-            np.repeat(users, lines),
-            (day * 86_400 + second) * 1_000_000,
-            _numpy(table, "lon"),
-            _numpy(table, "lat"),
-            {"altitude": np.where(altitude == _NO_ALTITUDE, np.nan, altitude)},
-        )
-        on_bytes(total_bytes(paths))
-
-
-def _parse(
-    paths: list[Path], parts: list[bytes], columns: dict[str, pa.DataType], first_line: int
-) -> pa.Table:
-    try:
-        table = _parse_bytes(b"".join(parts), columns)
-    except pa.ArrowInvalid:
-        table = None
-    # A missing value would be read as NULL, which these formats do not have.
-    if table is not None and not any(table[name].null_count for name in columns):
-        return table
-    for path, part in zip(paths, parts, strict=True):
-        wrong = _wrong_lines(part, columns)
-        if wrong:
-            raise BadInput(
-                f"{path}: {len(wrong):,} line(s) are not in the published format, "
-                f"the first is line {wrong[0] + first_line}",
-                remedy="take a fresh copy, or use `freqdp load csv --skip-bad`",
-            ) from None
-    raise BadInput(f"{paths[0]} and the files after it are not in the published format")
-
-
-def _parse_bytes(data: bytes, columns: dict[str, pa.DataType]) -> pa.Table:
-    return pa.csv.read_csv(
-        io.BytesIO(data),
-        read_options=pa.csv.ReadOptions(column_names=list(columns), block_size=1 << 22),
-        convert_options=pa.csv.ConvertOptions(column_types=columns),
-    )
-
-
-def _wrong_lines(part: bytes, columns: dict[str, pa.DataType]) -> list[int]:
-    """Indices of the lines that do not parse; halves the text, so a good file costs one parse."""
-    pending = [(0, part.splitlines(keepends=True))]
-    wrong: list[int] = []
-    while pending:
-        start, lines = pending.pop()
-        text = b"".join(lines)
-        try:
-            if not text.strip():
-                continue
-            table = _parse_bytes(text, columns)
-            if not any(table[name].null_count for name in columns):
-                continue
-        except pa.ArrowInvalid:
-            pass
-        if len(lines) == 1:
-            wrong.append(start)
-        else:
-            half = len(lines) // 2
-            pending += [(start, lines[:half]), (start + half, lines[half:])]
-    return sorted(wrong)
-
-
-def _numpy(table: pa.Table, name: str) -> NDArray[Any]:
-    values: NDArray[Any] = table[name].to_numpy()
-    return values
-
-
-# Roads, as the roads table has them, from a generated city or from two CSV files.
-
-
+A two-way road is one row; `oneway` runs from source to target."""
+_ROAD = ("id", "source", "target", "name", "kind", "length_m", "speed_kmh", "oneway", "geom")
 _LINESTRING = re.compile(r"\s*(?:SRID=4326;)?LINESTRING\s*\(([-+0-9.eE,\s]+)\)\s*", re.IGNORECASE)
 
 
-@dataclass(frozen=True)
-class Road:
-    """One row of a roads table. A two-way road is one row; `oneway` runs source to target."""
-
-    id: int
-    source: int
-    target: int
-    name: str | None
-    kind: str | None
-    length_m: float
-    speed_kmh: float | None
-    oneway: bool
-    line: NDArray[np.float64]
-    """Longitudes and latitudes, one row per vertex."""
-
-    def row(self) -> tuple[Any, ...]:
-        """The columns in the order of the fields; the line as hex EWKB."""
-        points = np.ascontiguousarray(self.line, "<f8")
-        ewkb = struct.pack("<BIII", 1, 0x20000002, 4326, len(points)) + points.tobytes()
-        return (
-            self.id,
-            self.source,
-            self.target,
-            self.name,
-            self.kind,
-            self.length_m,
-            self.speed_kmh,
-            self.oneway,
-            ewkb.hex(),
-        )
-
-
-def city_roads(network: StreetNetwork) -> Iterator[Road]:
+def city_roads(network: StreetNetwork) -> RoadColumns:
     """The city's roads, numbered from 1 like its junctions."""
-    lon, lat = to_degrees(network.x, network.y)
-    names, lengths, speeds = network.names(), network.length_m, network.speed_kmh
-    for i, (s, t) in enumerate(zip(network.source, network.target, strict=True)):
-        yield Road(
-            i + 1,
-            int(s) + 1,
-            int(t) + 1,
-            names[i],
-            KINDS[network.kind[i]],
-            round(float(lengths[i]), 2),
-            float(speeds[i]),
-            bool(network.oneway[i]),
-            np.round(np.array([[lon[s], lat[s]], [lon[t], lat[t]]]), 7),
-        )
+    places = np.round(np.column_stack(to_degrees(network.x, network.y)), 7)
+    return {
+        "id": np.arange(1, len(network.source) + 1),
+        "source": network.source + 1,
+        "target": network.target + 1,
+        "name": [name.encode() for name in network.names()],
+        "kind": [KINDS[kind].encode() for kind in network.kind],
+        "length_m": np.array([round(length, 2) for length in network.length_m.tolist()]),
+        "speed_kmh": network.speed_kmh,
+        "oneway": network.oneway,
+        "geom": np.stack([places[network.source], places[network.target]], axis=1),
+    }
 
 
-def read_roads(nodes_path: Path, edges_path: Path) -> Iterator[Road]:
+def read_roads(nodes_path: Path, edges_path: Path) -> RoadColumns:
     """Roads from `node_id,lon,lat` and `edge_id,u,v,length_m[,wkt]`.
 
     Each row is one direction, as in the usual exports, unless a column `oneway` says otherwise.
     Without a `wkt` column roads are straight. `name`, `kind` and `speed_kmh` are taken if there.
     """
-    nodes = _read_nodes(nodes_path)
-    bad = BadRows()
-    seen: set[int] = set()
+    nodes, bad = _read_nodes(nodes_path), BadRows()
+    roads: dict[int, tuple[Any, ...]] = {}
     for line, row in _rows(edges_path, ("edge_id", "u", "v", "length_m")):
         try:
             road = _road(row, nodes)
@@ -395,12 +170,12 @@ def read_roads(nodes_path: Path, edges_path: Path) -> Iterator[Road]:
         except (ValueError, TypeError):
             bad.add(edges_path, "no such number or line", [line])
             continue
-        if road.id in seen:
+        if road[0] in roads:
             bad.add(edges_path, "edge_id given before", [line])
-            continue
-        seen.add(road.id)
-        yield road
+        roads.setdefault(road[0], road)
     bad.refuse("correct the file; roads are loaded all or not at all")
+    columns = list(zip(*roads.values(), strict=True)) or [()] * len(_ROAD)
+    return dict(zip(_ROAD, columns, strict=True))
 
 
 def _read_nodes(path: Path) -> dict[int, tuple[float, float]]:
@@ -418,24 +193,23 @@ def _read_nodes(path: Path) -> dict[int, tuple[float, float]]:
     return nodes
 
 
-def _road(row: dict[str, str], nodes: dict[int, tuple[float, float]]) -> Road:
+def _road(row: dict[str, str], nodes: dict[int, tuple[float, float]]) -> tuple[Any, ...]:
+    """The fields of a road in the order of its columns."""
     source, target = int(row["u"]), int(row["v"])
-    ends = (nodes[source], nodes[target])
-    wkt = row.get("wkt")
-    line = np.array(ends) if wkt is None else _line(wkt)
+    ends = np.array((nodes[source], nodes[target]))
     length, speed = float(row["length_m"]), row.get("speed_kmh")
-    if not length >= 0 or not np.isfinite(length):
+    if not 0 <= length < np.inf:
         raise ValueError
-    return Road(
+    return (
         int(row["edge_id"]),
         source,
         target,
-        row.get("name") or None,
-        row.get("kind") or None,
+        (row.get("name") or "").encode() or None,
+        (row.get("kind") or "").encode() or None,
         length,
-        float(speed) if speed else None,
+        float(speed) if speed else np.nan,
         row.get("oneway", "true").strip().lower() in ("true", "t", "yes", "1"),
-        line,
+        ends if row.get("wkt") is None else _line(row["wkt"]),
     )
 
 

@@ -19,8 +19,7 @@ from freqdp_db.db.source import (
     require_readable_by,
     untraced,
 )
-from freqdp_db.db.source_points import read_points
-from freqdp_db.db.source_roads import read_roads
+from freqdp_db.db.source_maps import read_points, read_roads
 from freqdp_db.errors import BadInput, NotFound, PermissionMissing, in_options, named
 from freqdp_db.methods.contract import Method, Need, StepContext, options_of
 from freqdp_db.model.trajectories import Build

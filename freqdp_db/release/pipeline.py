@@ -22,9 +22,11 @@ from freqdp_db.db.connection import Connection, Database
 from freqdp_db.db.datasets import DatasetRow
 from freqdp_db.db.ledger import require_booked
 from freqdp_db.db.locks import hold
-from freqdp_db.db.published import gone, relation_exists, require_ours, require_replaceable
+from freqdp_db.db.published import gone, require_ours, require_replaceable
 from freqdp_db.db.releases import ReleaseRow
 from freqdp_db.db.schema import require_declared
+from freqdp_db.db.source import relation_exists
+from freqdp_db.db.windows import window_name
 from freqdp_db.engines.partitions import LOCAL, Engine
 from freqdp_db.errors import BadInput, Busy, NotFound, SchemaInUse
 from freqdp_db.methods.loop import run_steps

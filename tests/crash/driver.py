@@ -23,7 +23,7 @@ from types import ModuleType
 from typing import Any
 
 from freqdp_db.cli import main
-from freqdp_db.dataset import building, writing
+from freqdp_db.dataset import building
 from freqdp_db.db import builds, draws, releases, staging
 from freqdp_db.db import copy as layout
 from freqdp_db.db import source_rows as source
@@ -147,7 +147,7 @@ def _small_chunks() -> None:
     """A small city goes in one chunk: make it many, so that there is an amid."""
     for module, name, size in (
         (layout, "BLOCK", 1 << 16),
-        (writing, "_CHUNK", 1000),
+        (building, "_CHUNK", 1000),
         (table, "_CHUNK", 500),
         (table, "_LINE_ROWS", 500),
     ):
