@@ -28,7 +28,7 @@ from freqdp_db.errors import BadInput
 from freqdp_db.load import make_city
 from freqdp_db.paper.bench_search import SearchRun, bench_search, parse_names, part_of
 from freqdp_db.progress import Progress
-from freqdp_db.release.paging import search_within
+from freqdp_db.release.inputs import search_within
 from freqdp_db.release.pipeline import anonymize
 from freqdp_db.release.request import Request
 

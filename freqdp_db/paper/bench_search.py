@@ -30,7 +30,7 @@ from freqdp_db.paper.grid_searches import SegmentRows, distinct_rows, search_lin
 from freqdp_db.paper.strategies import DEFAULT, STRATEGIES, Strategy, index_bytes
 from freqdp_db.privacy.noise import SeededSource
 from freqdp_db.progress import Progress
-from freqdp_db.release.paging import DEFAULT_MEMORY
+from freqdp_db.release.inputs import DEFAULT_MEMORY
 from freqdp_db.release.request import Request
 from freqdp_db.search.best import Nearest, Queries
 from freqdp_db.search.stored import INDEX_BYTES

@@ -19,8 +19,10 @@ from freqdp_db.methods.contract import (
     Counts,
     Drawn,
     Options,
+    Recorded,
     Step,
     StepContext,
+    Taken,
     WorkingSet,
     count_decreasing_times,
     require_none_falling,
@@ -106,44 +108,36 @@ class EditingStep(Step[Options, Drawn, EditLog]):
     def was_and_target(self, drawn: Drawn) -> tuple[Ids, Ids]:
         """Each frequency that a target was drawn from, and the target."""
 
-    def replay(
-        self, world: StepContext, state: WorkingSet, drawn: Drawn, logged: EditLog, options: Options
-    ) -> WorkingSet:
+    def replay(self, done: Recorded[Options, Drawn, EditLog]) -> WorkingSet:
         from freqdp_db.methods.frequency.partition import trajectories_in
 
-        after = state.partitions.map(_replay, logged.partitions, world.clock, key_of(drawn))
-        return WorkingSet(trajectories_in(after), state.places, state.key)
+        after = done.before.partitions.map(
+            _replay, done.logged.partitions, done.world.clock, key_of(done.drawn)
+        )
+        return WorkingSet(trajectories_in(after), done.before.places, done.before.key)
 
-    def check(
-        self,
-        world: StepContext,
-        before: WorkingSet,
-        drawn: Drawn,
-        logged: EditLog,
-        after: WorkingSet,
-        options: Options,
-    ) -> dict[str, int]:
-        missed = int((self.reached(after, drawn) != self.was_and_target(drawn)[1]).sum())
+    def check(self, done: Taken[Options, Drawn, EditLog]) -> dict[str, int]:
+        missed = int(
+            (self.reached(done.after, done.drawn) != self.was_and_target(done.drawn)[1]).sum()
+        )
         if missed:
-            raise VerificationFailed(f"{missed:,} of {len(drawn):,} targets do not hold")
-        require_none_falling(sum(after.partitions.map(_falling_of)))
+            raise VerificationFailed(f"{missed:,} of {len(done.drawn):,} targets do not hold")
+        require_none_falling(sum(done.after.partitions.map(_falling_of)))
         return {
-            "edits": logged.deletions.edits + logged.insertions.edits,
-            "targets": len(drawn),
+            "edits": done.logged.deletions.edits + done.logged.insertions.edits,
+            "targets": len(done.drawn),
         }
 
     def require_drawn_from(self, world: StepContext, state: WorkingSet, drawn: Drawn) -> None:
         if not (self.reached(state, drawn) == self.was_and_target(drawn)[0]).all():
             raise VerificationFailed("its targets were drawn from other data")
 
-    def counts(
-        self, drawn: Drawn, logged: EditLog, before: WorkingSet, after: WorkingSet, options: Options
-    ) -> Counts:
+    def counts(self, done: Taken[Options, Drawn, EditLog]) -> Counts:
         return {
-            "deletions": logged.deletions.edits,
-            "insertions": logged.insertions.edits,
-            "deletion_loss_m": logged.deletions.loss_m,
-            "insertion_loss_m": logged.insertions.loss_m,
+            "deletions": done.logged.deletions.edits,
+            "insertions": done.logged.insertions.edits,
+            "deletion_loss_m": done.logged.deletions.loss_m,
+            "insertion_loss_m": done.logged.insertions.loss_m,
         }
 
     def describe(self, drawn: int, counts: Counts) -> str:

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import numpy as np
 
 from freqdp_db.errors import BadInput, VerificationFailed
-from freqdp_db.methods.contract import Counts, Method, Step, StepContext, WorkingSet
+from freqdp_db.methods.contract import (
+    Counts,
+    Method,
+    Recorded,
+    Step,
+    StepContext,
+    Taken,
+    WorkingSet,
+)
 from freqdp_db.methods.k_anonymity.boxes import CELL_M, MINUTE_US, SIDES, Origin
 from freqdp_db.methods.kinds import Choice, Duration, Meet, MeetingPlace, Whole
 from freqdp_db.methods.parameters import parameter
@@ -139,30 +147,28 @@ class Grouping(Step[Asked, GloveDraw, Kept]):
         shaping = self.shaping(world, rows.boxes.origin, options)
         merges = group_all(rows, options, shaping, world.told)
         logged = self.log(world, runs, (merges.first, merges.second))
-        return logged, self.replay(world, state, drawn, logged, options)
+        return logged, self.replay(Recorded(world, state, drawn, logged, options))
 
-    def replay(
-        self, world: StepContext, state: WorkingSet, drawn: GloveDraw, logged: Kept, options: Asked
-    ) -> WorkingSet:
+    def replay(self, done: Recorded[Asked, GloveDraw, Kept]) -> WorkingSet:
         from freqdp_db.methods.k_anonymity.greedy import Merges, make_rows, replay_merges
 
-        rows = make_rows(state, logged.first, logged.last, options)
+        rows = make_rows(done.before, done.logged.first, done.logged.last, done.options)
         found = replay_merges(
             rows.boxes,
             rows.object,
-            self._keys(state, drawn, logged),
-            Merges(logged.merged_first, logged.merged_second),
-            self.shaping(world, rows.boxes.origin, options),
-            world.told,
+            self._keys(done.before, done.drawn, done.logged),
+            Merges(done.logged.merged_first, done.logged.merged_second),
+            self.shaping(done.world, rows.boxes.origin, done.options),
+            done.world.told,
         )
-        large = [g for g in found if len(g.objects) >= options.k]
+        large = [g for g in found if len(g.objects) >= done.options.k]
         return state_of_groups(
             [g.bounds for g in large],
             [g.objects for g in large],
             np.array([g.key for g in large], np.int64),
             rows.boxes.origin,
-            options.widest,
-            len(state.trajectories),
+            done.options.widest,
+            len(done.before.trajectories),
         )
 
     def _keys(self, state: WorkingSet, drawn: GloveDraw, logged: Kept) -> Ints:
@@ -171,34 +177,24 @@ class Grouping(Step[Asked, GloveDraw, Kept]):
             return drawn.key
         return state.key[state.trajectories.owner[logged.first]]
 
-    def check(
-        self,
-        world: StepContext,
-        before: WorkingSet,
-        drawn: GloveDraw,
-        logged: Kept,
-        after: WorkingSet,
-        options: Asked,
-    ) -> dict[str, int]:
+    def check(self, done: Taken[Asked, GloveDraw, Kept]) -> dict[str, int]:
 
         return check_groups(
-            before,
-            (logged.first, logged.last),
-            (logged.merged_first, logged.merged_second),
-            self._keys(before, drawn, logged),
-            after,
-            options.k,
-            options.widest,
+            done.before,
+            (done.logged.first, done.logged.last),
+            (done.logged.merged_first, done.logged.merged_second),
+            self._keys(done.before, done.drawn, done.logged),
+            done.after,
+            done.options.k,
+            done.options.widest,
         )
 
     def require_possible(self, options: Asked, objects: int, samples: int) -> None:
         require_enough(options.k, objects)
 
-    def counts(
-        self, drawn: GloveDraw, logged: Kept, before: WorkingSet, after: WorkingSet, options: Asked
-    ) -> Counts:
+    def counts(self, done: Taken[Asked, GloveDraw, Kept]) -> Counts:
 
-        return {"made_alike": len(logged.first), **summary(after)}
+        return {"made_alike": len(done.logged.first), **summary(done.after)}
 
     def describe(self, drawn: int, counts: Counts) -> str:
         gone = int(counts.get("groups_left_out", 0))
