@@ -738,7 +738,7 @@ class Freqdp:
         """
         from freqdp_db.dataset.building import build_of_window
         from freqdp_db.release import pipeline
-        from freqdp_db.release.paging import parse_memory
+        from freqdp_db.release.inputs import parse_memory
         from freqdp_db.release.request import Request, check_series
         from freqdp_db.release.summary import Anonymized
 
@@ -830,9 +830,8 @@ class Freqdp:
         workers: Workers = None,
     ) -> "Anonymized":
         """Go on with an interrupted release from its stored targets. Spends nothing."""
-        from freqdp_db.db.releases import get_release
         from freqdp_db.release import pipeline
-        from freqdp_db.release.paging import parse_memory
+        from freqdp_db.release.inputs import parse_memory
         from freqdp_db.release.summary import Anonymized
 
         limit = parse_memory(memory)
@@ -843,9 +842,7 @@ class Freqdp:
                 remedy="`freqdp release list` shows which are running",
             )
         with self._started(engine, workers) as (progress, running):
-            done = pipeline.run(database, row, progress, limit, engine=running)
-        verified = None if done is None else done[0]
-        outcome = pipeline.Outcome(get_release(database, row.release_id), False, True, verified)
+            outcome = pipeline.run(database, row, progress, limit, engine=running)
         return Anonymized.by(database, outcome, progress)
 
     @command("release approve")

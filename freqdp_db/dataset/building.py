@@ -28,18 +28,12 @@ from freqdp_db.dataset.reading import RawRows, Source, read_source
 from freqdp_db.dataset.snapping import GridCells, Snap, merge_cells, snap_anchors, snap_exact
 from freqdp_db.db import builds
 from freqdp_db.db.builds import Window, missing_index, window_build
-from freqdp_db.db.connection import Database
-from freqdp_db.db.datasets import DatasetRow
-from freqdp_db.db.ledger import require_traced
-from freqdp_db.db.locks import hold
-from freqdp_db.db.source import definition_of
 from freqdp_db.db.connection import Database, DatabaseRef
 from freqdp_db.db.copy import Layout, line_bytes, point_bytes
 from freqdp_db.db.datasets import DatasetRow
 from freqdp_db.db.ledger import require_traced
 from freqdp_db.db.locks import hold
 from freqdp_db.db.source import SourceRelation, definition_of
-from freqdp_db.db.windows import Window, missing_index, window_build
 from freqdp_db.engines.partitions import LOCAL, Engine, LocalPartitions, Partitions, PerPartition
 from freqdp_db.engines.ranges import add
 from freqdp_db.errors import BadData, BadInput, Remark

@@ -27,8 +27,6 @@ from freqdp_db.db.source import (
     find_relation,
     lineage,
 )
-from freqdp_db.db.source_rows import RowCounts, SourcePart, SourceReader, read_anchors
-from freqdp_db.db.source_trips import as_samples
 from freqdp_db.db.source_rows import (
     RowCounts,
     SourcePart,
@@ -36,7 +34,6 @@ from freqdp_db.db.source_rows import (
     as_samples,
     read_anchors,
 )
-from freqdp_db.db.windows import Window
 from freqdp_db.engines.partitions import Engine, LocalPartitions, Partitions, PerPartition, Range
 from freqdp_db.engines.ranges import cut
 from freqdp_db.errors import BadData, BadInput

@@ -20,8 +20,7 @@ from freqdp_db.methods.loop import Trial, run_steps
 from freqdp_db.model.trajectories import Build, Trajectories
 from freqdp_db.privacy.noise import SeededSource
 from freqdp_db.progress import Progress
-from freqdp_db.release.inputs import make_world
-from freqdp_db.release.paging import DEFAULT_MEMORY, search_within
+from freqdp_db.release.inputs import DEFAULT_MEMORY, make_world, search_within
 from freqdp_db.release.request import Request
 
 

@@ -224,16 +224,14 @@ def perform(
 
 
 def _go_on(database: Database, release: ReleaseRow, progress: Progress, engine: Engine) -> Outcome:
-    done = None
     if release.state == "running":
-        done = run(database, release, progress, engine=engine)
-        release = get_release(database, release.release_id)
+        return run(database, release, progress, engine=engine)
     if release.state != "published":
         raise NotFound(
             f"release {release.name!r} was taken back while the job was under way",
             remedy="ask for a new one",
         )
-    return Outcome(release, False, True, *(done or (None, None)))
+    return Outcome(release, existed=False, resumed=True)
 
 
 def _begin(

@@ -9,14 +9,17 @@ the parameters of all methods, and to load the compiler takes a second.
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from decimal import Decimal
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from freqdp_db.engines.partitions import Partitions
 from freqdp_db.engines.ranges import add
@@ -189,6 +192,45 @@ class WorkingSet:
     def samples(self) -> int:
         return self.trajectories.samples
 
+    @cached_property
+    def digest(self) -> str:
+        """Hash of the trajectories' hashes: partitions of the trajectories can be hashed apart.
+
+        It begins with the number of the rule that it is computed by.
+        """
+        whole = hashlib.sha256()
+        more: list[NDArray[Any]] = []
+        if self.owner is not None:
+            more.append(self.owner)
+        if self.places.source_x is None:
+            location = self.trajectories.location
+            more += [self.places.x[location], self.places.y[location]]
+        if self.areas is not None:
+            more += [getattr(self.areas, f.name) for f in fields(self.areas)]
+        # columns of a method's own are there only where all trajectories are here, in one partition
+        for hashes in self.partitions.map(_hashes_of, more):
+            whole.update(hashes)
+        if self.members is not None:
+            whole.update(self.members.tobytes())
+        if self.made is not None:
+            for made in fields(self.made):
+                whole.update(np.ascontiguousarray(getattr(self.made, made.name)).tobytes())
+        return f"2:{whole.hexdigest()}"
+
+
+def _hashes_of(partition: Partition, more: list[NDArray[Any]]) -> bytes:
+    """The hash of each trajectory, one after the other."""
+    t = partition.trajectories
+    columns = [np.ascontiguousarray(column) for column in (t.location, t.at, *more)]
+    packed = [(column.view(np.uint8).data, column.itemsize) for column in columns]
+    found = bytearray()
+    for begin, end in pairwise(t.offsets.tolist()):
+        one = hashlib.sha256()
+        for data, width in packed:
+            one.update(data[begin * width : end * width])
+        found += one.digest()
+    return bytes(found)
+
 
 class Columns(Protocol):
     """A draw or a log: a frozen dataclass of arrays, stored by the names of its fields."""
@@ -209,6 +251,24 @@ class Nothing:
 Drawn = TypeVar("Drawn", bound=Columns)
 Logged = TypeVar("Logged", bound=Columns)
 Options = TypeVar("Options")
+
+
+@dataclass(frozen=True)
+class Recorded(Generic[Options, Drawn, Logged]):
+    """A step as it is stored: what it drew and logged, and what it is done to."""
+
+    world: StepContext
+    before: WorkingSet
+    drawn: Drawn
+    logged: Logged
+    options: Options
+
+
+@dataclass(frozen=True)
+class Taken(Recorded[Options, Drawn, Logged]):
+    """A step that was carried out or replayed."""
+
+    after: WorkingSet
 
 
 class Step(ABC, Generic[Options, Drawn, Logged]):
@@ -241,22 +301,12 @@ class Step(ABC, Generic[Options, Drawn, Logged]):
     ) -> tuple[Logged, WorkingSet]:
         """The same draw gives the same result, on any engine."""
 
-    def replay(
-        self, world: StepContext, state: WorkingSet, drawn: Drawn, logged: Logged, options: Options
-    ) -> WorkingSet:
+    def replay(self, done: Recorded[Options, Drawn, Logged]) -> WorkingSet:
         """The result again, from what was stored."""
-        return self.carry_out(world, state, drawn, options)[1]
+        return self.carry_out(done.world, done.before, done.drawn, done.options)[1]
 
     @abstractmethod
-    def check(
-        self,
-        world: StepContext,
-        before: WorkingSet,
-        drawn: Drawn,
-        logged: Logged,
-        after: WorkingSet,
-        options: Options,
-    ) -> dict[str, int]:
+    def check(self, done: Taken[Options, Drawn, Logged]) -> dict[str, int]:
         """Recompute what the step promises, independently; raises VerificationFailed."""
 
     def require_possible(self, options: Options, objects: int, samples: int) -> None:
@@ -268,11 +318,9 @@ class Step(ABC, Generic[Options, Drawn, Logged]):
     def require_drawn_from(self, world: StepContext, state: WorkingSet, drawn: Drawn) -> None:
         """Refuse a stored draw that was made from other data; raises VerificationFailed."""
 
-    def counts(
-        self, drawn: Drawn, logged: Logged, before: WorkingSet, after: WorkingSet, options: Options
-    ) -> Counts:
+    def counts(self, done: Taken[Options, Drawn, Logged]) -> Counts:
         """What was done, in numbers: recorded, shown to the curator, compared when it is replayed."""
-        return {"samples": before.samples, "rows": after.samples}
+        return {"samples": done.before.samples, "rows": done.after.samples}
 
     def later_counts(self, options: Options) -> frozenset[str]:
         """Counts that an earlier version, which made releases with such options, did not record."""

@@ -13,37 +13,46 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple
 
 MAX_DECIMALS = 9
 WIDEST_M = Decimal(10_000_000)
+US_PER_S = 1_000_000
 _UNITS_S = {"us": Decimal("1e-6"), "ms": Decimal("1e-3"), "s": Decimal(1), "min": Decimal(60),
             "m": Decimal(60), "h": Decimal(3600), "d": Decimal(86400)}  # fmt: skip
 _DURATION = re.compile(r" *([0-9]+\.?[0-9]*|\.[0-9]+) *(us|ms|s|min|m|h|d)? *")
 _LONGEST_TEXT = 20
 _YEAR_S = 366 * 86_400
-US_PER_S = 1_000_000
 
 
 class NotAcceptable(ValueError):
     """A value is not of its kind; the text says what one would be."""
 
 
-class Kind(Protocol):
-    """What values a parameter takes."""
+class Kind(ABC):
+    """What values a parameter takes; its JSON is the text that people write, unless it says otherwise."""
 
-    @property
-    def example(self) -> str: ...
+    name: ClassVar[str]
+    """As SQL knows the kind."""
+    example: str
 
-    def declaration(self) -> dict[str, Any]: ...
+    def declaration(self) -> dict[str, Any]:
+        """What SQL checks by."""
+        return {"kind": self.name}
 
-    def from_text(self, text: str) -> Any: ...
+    @abstractmethod
+    def from_text(self, text: str) -> Any:
+        """A value; raises NotAcceptable."""
 
-    def from_json(self, value: Any) -> Any: ...
+    def from_json(self, value: Any) -> Any:
+        """The same from JSON, in which numbers are int or Decimal."""
+        return self.from_text(value if isinstance(value, str) else "")
 
-    def to_json(self, value: Any) -> Any: ...
+    def to_json(self, value: Any) -> Any:
+        return self.show(value)
 
-    def show(self, value: Any) -> str: ...
+    def show(self, value: Any) -> str:
+        return str(value)
 
 
 def _exact(value: Any) -> Decimal:
@@ -59,9 +68,10 @@ def plain(number: Decimal) -> str:
 
 
 @dataclass(frozen=True)
-class Number:
+class Number(Kind):
     """An exact number above 0, or one of a few words."""
 
+    name = "number"
     high: Decimal
     example: str
     unit: str = ""
@@ -73,13 +83,8 @@ class Number:
     """How large it may be in the record of a release: earlier versions let more through; None: as high."""
 
     def declaration(self) -> dict[str, Any]:
-        return {
-            "kind": "number",
-            "low": self.low,
-            "high": self.high,
-            "words": list(self.words),
-            "decimals": self.decimals,
-        }
+        limits = {"low": self.low, "high": self.high, "decimals": self.decimals}
+        return super().declaration() | limits | {"words": list(self.words)}
 
     def _checked(self, value: Decimal) -> Decimal:
         what = f"a number of {self.unit} " if self.unit else "a number "
@@ -115,59 +120,47 @@ class Number:
 
 
 @dataclass(frozen=True)
-class Whole:
+class Whole(Kind):
     """A whole number of a range."""
 
+    name = "whole"
     low: int
     high: int
     example: str
 
     def declaration(self) -> dict[str, Any]:
-        return {"kind": "whole", "low": self.low, "high": self.high}
+        return super().declaration() | {"low": self.low, "high": self.high}
 
-    def _checked(self, value: int) -> int:
-        if not self.low <= value <= self.high:
+    def from_text(self, text: str) -> int:
+        # at most as long as the largest number: `int` takes long over a million digits
+        return self.from_json(int(text) if re.fullmatch(r"\s*-?[0-9]{1,20}\s*", text) else None)
+
+    def from_json(self, value: Any) -> int:
+        if type(value) is not int or not self.low <= value <= self.high:
             high = "2^63 - 1" if self.high == 2**63 - 1 else f"{self.high:,}"
             raise NotAcceptable(f"a whole number from {self.low:,} to {high}")
         return value
 
-    def from_text(self, text: str) -> int:
-        # at most as long as the largest number: `int` takes long over a million digits
-        if not re.fullmatch(r"-?[0-9]{1,20}", text.strip()):
-            return self._checked(self.low - 1)
-        return self._checked(int(text))
-
-    def from_json(self, value: Any) -> int:
-        if not isinstance(value, int) or isinstance(value, bool):
-            return self._checked(self.low - 1)
-        return self._checked(value)
-
     def to_json(self, value: Any) -> Any:
         return value
 
-    def show(self, value: Any) -> str:
-        return str(value)
-
 
 @dataclass(frozen=True)
-class Duration:
+class Duration(Kind):
     """A span of time: in microseconds as a value, in seconds as JSON."""
 
+    name = "duration"
     example: str = "60s"
     zero: bool = False
     """Whether it may be 0."""
 
     def declaration(self) -> dict[str, Any]:
-        return {"kind": "duration", "zero": self.zero}
+        return super().declaration() | {"zero": self.zero}
 
     def _checked(self, seconds: Decimal) -> int:
         us = seconds * US_PER_S
-        if (
-            us < 0
-            or (us == 0 and not self.zero)
-            or us != us.to_integral_value()
-            or seconds > _YEAR_S
-        ):
+        possible = 0 < seconds <= _YEAR_S or (seconds == 0 and self.zero)
+        if not possible or us != us.to_integral_value():
             raise NotAcceptable("a whole number of microseconds above 0, up to a year")
         return int(us)
 
@@ -184,22 +177,18 @@ class Duration:
         return Decimal(plain(Decimal(value) / US_PER_S))
 
     def show(self, value: Any) -> str:
-        return f"{plain(Decimal(value) / US_PER_S)}s"
+        return f"{self.to_json(value):f}s"
 
 
 @dataclass(frozen=True)
-class Flag:
+class Flag(Kind):
     """Yes or no."""
 
+    name = "flag"
     example: str = "true"
 
-    def declaration(self) -> dict[str, Any]:
-        return {"kind": "flag"}
-
     def from_text(self, text: str) -> bool:
-        if text not in ("true", "false"):
-            raise NotAcceptable("true or false")
-        return text == "true"
+        return self.from_json({"true": True, "false": False}.get(text))
 
     def from_json(self, value: Any) -> bool:
         if not isinstance(value, bool):
@@ -213,34 +202,19 @@ class Flag:
         return "yes" if value else "no"
 
 
-class AsText(ABC):
-    """A kind whose JSON is the text that people write."""
-
-    @abstractmethod
-    def from_text(self, text: str) -> Any: ...
-
-    def from_json(self, value: Any) -> Any:
-        return self.from_text(value if isinstance(value, str) else "")
-
-    def to_json(self, value: Any) -> Any:
-        return self.show(value)
-
-    def show(self, value: Any) -> str:
-        return str(value)
-
-
 @dataclass(frozen=True)
-class Choice(AsText):
+class Choice(Kind):
     """One of a few words."""
 
+    name = "choice"
     words: tuple[str, ...]
 
     @property
-    def example(self) -> str:
+    def example(self) -> str:  # type: ignore[override]
         return self.words[0]
 
     def declaration(self) -> dict[str, Any]:
-        return {"kind": "choice", "words": list(self.words)}
+        return super().declaration() | {"words": list(self.words)}
 
     def from_text(self, text: str) -> str:
         if text not in self.words:
@@ -249,47 +223,36 @@ class Choice(AsText):
 
 
 @dataclass(frozen=True)
-class Name(AsText):
-    """The name of a relation or column of the user's, as people type it; looked up when it is used."""
-
-    example: str
-
-    def declaration(self) -> dict[str, Any]:
-        return {"kind": "name"}
-
-    def from_text(self, text: str) -> str:
-        if not text.strip() or "\x00" in text or len(text) > 200:
-            raise NotAcceptable("the name of something in the database")
-        return text.strip()
-
-
-@dataclass(frozen=True)
-class Words:
+class Words(Choice):
     """Some of a few words, each once: `visits,flows`. A value is a tuple, in the declared order."""
 
-    words: tuple[str, ...]
+    name = "words"
 
     @property
-    def example(self) -> str:
+    def example(self) -> str:  # type: ignore[override]
         return ",".join(self.words[:2])
 
-    def declaration(self) -> dict[str, Any]:
-        return {"kind": "words", "words": list(self.words)}
-
-    def from_text(self, text: str) -> tuple[str, ...]:
+    def from_text(self, text: str) -> tuple[str, ...]:  # type: ignore[override]
         given = [word.strip() for word in text.split(",")]
         if not set(given) <= set(self.words) or len(set(given)) < len(given):
             raise NotAcceptable(f"a list of {', '.join(self.words)}, each at most once")
         return tuple(word for word in self.words if word in given)
 
-    def from_json(self, value: Any) -> tuple[str, ...]:
-        return self.from_text(value if isinstance(value, str) else "")
-
-    def to_json(self, value: Any) -> Any:
-        return self.show(value)
-
     def show(self, value: Any) -> str:
         return ",".join(value)
+
+
+@dataclass(frozen=True)
+class Name(Kind):
+    """The name of a relation or column of the user's, as people type it; looked up when it is used."""
+
+    name = "name"
+    example: str
+
+    def from_text(self, text: str) -> str:
+        if not text.strip() or "\x00" in text or len(text) > 200:
+            raise NotAcceptable("the name of something in the database")
+        return text.strip()
 
 
 class SquareGrid(NamedTuple):
@@ -317,13 +280,11 @@ _FINEST_H3 = 12
 
 
 @dataclass(frozen=True)
-class Zoning(AsText):
+class Zoning(Kind):
     """Where zones come from: `schema.table` (as its name), `grid:500m` or `h3:8`."""
 
+    name = "zones"
     example: str = "grid:500m"
-
-    def declaration(self) -> dict[str, Any]:
-        return {"kind": "zones"}
 
     def from_text(self, text: str) -> str | SquareGrid | HexagonGrid:
         text = text.strip()
@@ -354,13 +315,15 @@ class Meet(NamedTuple):
 
 
 @dataclass(frozen=True)
-class MeetingPlace(AsText):
+class MeetingPlace(Kind):
     """A width and a span of time: `500m/5min`, `6km/2h`."""
 
+    name = "meeting"
     example: str = "500m/5min"
 
     def declaration(self) -> dict[str, Any]:
-        return {"kind": "meeting", "place": _CELL.declaration(), "time": _WINDOW.declaration()}
+        parts = {"place": _CELL.declaration(), "time": _WINDOW.declaration()}
+        return super().declaration() | parts
 
     def from_text(self, text: str) -> Meet:
         place, slash, time = text.partition("/")
@@ -395,30 +358,6 @@ class Box(NamedTuple):
     north: Decimal
 
 
-@dataclass(frozen=True)
-class LonLatBox(AsText):
-    """West, south, east, north: `116.2,39.7,116.6,40.1`."""
-
-    example: str = "116.2,39.7,116.6,40.1"
-
-    def declaration(self) -> dict[str, Any]:
-        return {"kind": "box"}
-
-    def from_text(self, text: str) -> Box:
-        parts = text.split(",")
-        if len(parts) != 4 or not all(
-            re.fullmatch(r" *-?[0-9]{1,3}(\.[0-9]{1,9})? *", p) for p in parts
-        ):
-            raise NotAcceptable("four numbers: west, south, east, north in degrees")
-        box = Box(*(Decimal(p.strip()) for p in parts))
-        if not (-180 <= box.west < box.east <= 180 and -90 <= box.south < box.north <= 90):
-            raise NotAcceptable("a box: west before east and south before north, in degrees")
-        return box
-
-    def show(self, value: Any) -> str:
-        return ",".join(map(plain, value))
-
-
 _MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}($|[T ])")
 
 
@@ -430,13 +369,11 @@ class Stretch(NamedTuple):
 
 
 @dataclass(frozen=True)
-class TimeStretch(AsText):
+class TimeStretch(Kind):
     """Two dates or moments, in UTC unless they say otherwise: `2008-02-02/2008-02-09`."""
 
+    name = "stretch"
     example: str = "2008-02-02/2008-02-09"
-
-    def declaration(self) -> dict[str, Any]:
-        return {"kind": "stretch"}
 
     def from_text(self, text: str) -> Stretch:
         parts = [part.strip() for part in text.split("/")]
@@ -460,18 +397,19 @@ class TimeStretch(AsText):
         return "/".join(moment.isoformat() for moment in value)
 
 
-# Kinds of parameters that say where: a box, or the outline of an area, in longitude and latitude.
+# Where: a box, or the outline of an area, in longitude and latitude.
 
 
 MOST_CORNERS = 2_000
 _NUMBER = r"-?[0-9]{1,3}(?:\.[0-9]+)?"
+_BOX = re.compile(",".join([r" *(-?[0-9]{1,3}(?:\.[0-9]{1,9})?) *"] * 4))
 _WKT = re.compile(r"\s*(MULTIPOLYGON|POLYGON)\s*(\(.*\))\s*", re.IGNORECASE | re.DOTALL)
 _RING = re.compile(rf"\(\s*({_NUMBER}\s+{_NUMBER}(?:\s*,\s*{_NUMBER}\s+{_NUMBER})*)\s*\)")
 _AREA = (
     "a box (west, south, east, north) or a polygon of at least three and at most "
     f"{MOST_CORNERS:,} corners, in degrees"
 )
-_STEP = Decimal("0.0000001")
+_CENTIMETRE = Decimal("0.0000001")
 
 Corner = tuple[Decimal, Decimal]
 
@@ -484,85 +422,78 @@ class Outline(NamedTuple):
     @property
     def box(self) -> Box:
         """The box around it."""
-        lon = [corner[0] for ring in self.rings for corner in ring]
-        lat = [corner[1] for ring in self.rings for corner in ring]
+        lon, lat = zip(*(corner for ring in self.rings for corner in ring), strict=True)
         return Box(min(lon), min(lat), max(lon), max(lat))
 
 
 @dataclass(frozen=True)
-class LonLatArea(AsText):
+class LonLatArea(Kind):
     """A box `116.2,39.7,116.6,40.1`, or `POLYGON((116.2 39.7, ...))`, also with several parts."""
 
-    example: str = LonLatBox.example
-
-    def declaration(self) -> dict[str, Any]:
-        return {"kind": "box"}
+    name = "box"
+    example: str = "116.2,39.7,116.6,40.1"
 
     def from_text(self, text: str) -> Box | Outline:
-        if not _WKT.fullmatch(text):
-            return LonLatBox().from_text(text)
-        rings = tuple(_closed(ring.group(1)) for ring in _RING.finditer(text))
-        return checked(rings, leftover=_RING.sub("", text))
+        if _WKT.fullmatch(text):
+            stray = re.sub(r"MULTIPOLYGON|POLYGON|[(),\s]", "", _RING.sub("", text), flags=re.I)
+            rings = [[c.split() for c in ring[1].split(",")] for ring in _RING.finditer(text)]
+            return _outline([] if stray else rings)
+        match = _BOX.fullmatch(text)
+        if match is None:
+            raise NotAcceptable("four numbers: west, south, east, north in degrees")
+        box = Box(*map(Decimal, match.groups()))
+        if not (-180 <= box.west < box.east <= 180 and -90 <= box.south < box.north <= 90):
+            raise NotAcceptable("a box: west before east and south before north, in degrees")
+        return box
 
     def show(self, value: Any) -> str:
         if isinstance(value, Box):
-            return LonLatBox().show(value)
-        return f"MULTIPOLYGON({', '.join(f'({_written(ring)})' for ring in value.rings)})"
+            return ",".join(map(plain, value))
+        rings = (", ".join(f"{plain(x)} {plain(y)}" for x, y in ring) for ring in value.rings)
+        return f"MULTIPOLYGON({', '.join(f'(({ring}))' for ring in rings)})"
 
 
 def box_of(area: Box | Outline) -> Box:
     return area if isinstance(area, Box) else area.box
 
 
-def checked(rings: tuple[tuple[Corner, ...], ...], leftover: str = "") -> Outline:
-    """An outline, or a refusal of rings that are none."""
-    stray = re.sub(r"MULTIPOLYGON|POLYGON|[(),\s]", "", leftover, flags=re.IGNORECASE)
-    corners = [corner for ring in rings for corner in ring]
-    if stray or not rings or len(corners) > MOST_CORNERS or min(map(len, rings)) < 4:
-        raise NotAcceptable(_AREA)
-    if any(abs(lon) > 180 or abs(lat) > 90 for lon, lat in corners):
-        raise NotAcceptable(_AREA)
-    outline = Outline(rings)
-    if outline.box.west == outline.box.east or outline.box.south == outline.box.north:
-        raise NotAcceptable(_AREA)
-    return outline
-
-
 def outline_in_geojson(text: str) -> Outline:
     """All polygons of a GeoJSON document; raises NotAcceptable."""
     try:
-        rings = tuple(_rings_in(json.loads(text, parse_float=Decimal, parse_int=Decimal)))
-    except (ValueError, TypeError, IndexError, AttributeError):
+        rings = list(_rings_in(json.loads(text, parse_float=Decimal, parse_int=Decimal)))
+        return _outline(rings)
+    except (ValueError, TypeError, IndexError, AttributeError, ArithmeticError):
         raise NotAcceptable(_AREA) from None
-    return checked(rings)
 
 
-def _rings_in(document: Any) -> Iterator[tuple[Corner, ...]]:
+def _rings_in(document: Any) -> Iterator[Any]:
     kind = document.get("type")
     if kind == "FeatureCollection":
         for feature in document["features"]:
             yield from _rings_in(feature)
     elif kind == "Feature":
         yield from _rings_in(document["geometry"])
-    elif kind in ("Polygon", "MultiPolygon"):
-        parts = document["coordinates"] if kind == "MultiPolygon" else [document["coordinates"]]
-        for part in parts:
-            for ring in part:
-                yield _rounded([(Decimal(c[0]), Decimal(c[1])) for c in ring])
+    elif kind == "MultiPolygon":
+        for part in document["coordinates"]:
+            yield from part
+    elif kind == "Polygon":
+        yield from document["coordinates"]
 
 
-def _closed(text: str) -> tuple[Corner, ...]:
-    pairs = [corner.split() for corner in text.split(",")]
-    return _rounded([(Decimal(lon), Decimal(lat)) for lon, lat in pairs])
+def _outline(given: list[Any]) -> Outline:
+    """Rings of corners, to a centimetre and closed; refuses what are none."""
+    rings: list[tuple[Corner, ...]] = []
+    for corners in given:
+        ring = [(_to_centimetre(c[0]), _to_centimetre(c[1])) for c in corners]
+        rings.append(tuple(ring if ring[0] == ring[-1] else [*ring, ring[0]]))
+    if not rings or sum(map(len, rings)) > MOST_CORNERS or min(map(len, rings)) < 4:
+        raise NotAcceptable(_AREA)
+    outline = Outline(tuple(rings))
+    west, south, east, north = outline.box
+    if not (-180 <= west < east <= 180 and -90 <= south < north <= 90):
+        raise NotAcceptable(_AREA)
+    return outline
 
 
-def _rounded(corners: list[Corner]) -> tuple[Corner, ...]:
-    """To a centimetre, and closed."""
-    ring = [
-        (lon.quantize(_STEP).normalize(), lat.quantize(_STEP).normalize()) for lon, lat in corners
-    ]
-    return tuple(ring if ring[0] == ring[-1] else [*ring, ring[0]])
-
-
-def _written(ring: tuple[Corner, ...]) -> str:
-    return "(" + ", ".join(f"{plain(lon)} {plain(lat)}" for lon, lat in ring) + ")"
+def _to_centimetre(degrees: str | Decimal) -> Decimal:
+    return Decimal(degrees).quantize(_CENTIMETRE).normalize()

@@ -12,7 +12,15 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from freqdp_db.methods.contract import AnyStep, Counts, Method, StepContext, WorkingSet, options_of
+from freqdp_db.methods.contract import (
+    AnyStep,
+    Counts,
+    Method,
+    StepContext,
+    Taken,
+    WorkingSet,
+    options_of,
+)
 from freqdp_db.model.arrays import Ints
 from freqdp_db.model.trajectories import Trajectories
 from freqdp_db.privacy.noise import RandomSource, released_ids
@@ -148,12 +156,7 @@ class Trial:
         step, options = turn.step, turn.options
         logged, after = step.carry_out(world, state, drawn, options)
         if self.counted:
-            self.taken.append(
-                StepTaken(
-                    step,
-                    len(drawn),
-                    step.counts(drawn, logged, state, after, options),
-                    step.user_level(state, drawn, options),
-                )
-            )
+            counts = step.counts(Taken(world, state, drawn, logged, options, after))
+            costs = step.user_level(state, drawn, options)
+            self.taken.append(StepTaken(step, len(drawn), counts, costs))
         return after

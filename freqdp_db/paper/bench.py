@@ -55,7 +55,7 @@ from freqdp_db.paper.strategies import (
 )
 from freqdp_db.privacy.noise import SeededSource
 from freqdp_db.progress import Progress
-from freqdp_db.release.paging import DEFAULT_MEMORY, search_within
+from freqdp_db.release.inputs import DEFAULT_MEMORY, search_within
 from freqdp_db.release.pipeline import anonymize
 from freqdp_db.release.request import Request
 from freqdp_db.search.best import Nearest, Queries

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from freqdp_db.errors import BadInput, VerificationFailed
-from freqdp_db.methods.contract import Facts, Method, Need, StepContext, WorkingSet
+from freqdp_db.methods.contract import Facts, Method, Need, Recorded, StepContext, Taken, WorkingSet
 from freqdp_db.methods.k_anonymity.glove import (
     ASSUMED_PUBLIC,
     SHARED,
@@ -74,33 +74,23 @@ class KltStep(GloveStep):
 
         return KltLog(*columns, fingerprint(world.inputs["poi"]))
 
-    def replay(
-        self, world: StepContext, state: WorkingSet, drawn: GloveDraw, logged: Any, options: Any
-    ) -> WorkingSet:
+    def replay(self, done: Recorded[KltOptions, GloveDraw, KltLog]) -> WorkingSet:
         from freqdp_db.paper.diversity import fingerprint, grow_as_shown
 
-        if not np.array_equal(fingerprint(world.inputs["poi"]), logged.points):
+        if not np.array_equal(fingerprint(done.world.inputs["poi"]), done.logged.points):
             raise VerificationFailed("the points of interest are not what they were")
-        found = super().replay(world, state, drawn, logged, options)
+        found = super().replay(done)
         assert found.areas is not None
-        asked = (world.inputs["poi"], options.l, float(options.t), world.shown)
+        asked = (done.world.inputs["poi"], done.options.l, float(done.options.t), done.world.shown)
         return replace(found, areas=grow_as_shown(found.areas, *asked))
 
-    def check(
-        self,
-        world: StepContext,
-        before: WorkingSet,
-        drawn: GloveDraw,
-        logged: Any,
-        after: WorkingSet,
-        options: KltOptions,
-    ) -> dict[str, int]:
+    def check(self, done: Taken[KltOptions, GloveDraw, KltLog]) -> dict[str, int]:
         from freqdp_db.paper.diversity import check_areas
 
-        found = super().check(world, before, drawn, logged, after, options)
-        assert after.areas is not None
-        asked = (world.inputs["poi"], options.l, float(options.t), world.shown)
-        return {**found, **check_areas(after.areas, *asked)}
+        found = super().check(done)
+        assert done.after.areas is not None
+        asked = (done.world.inputs["poi"], done.options.l, float(done.options.t), done.world.shown)
+        return {**found, **check_areas(done.after.areas, *asked)}
 
     def require_possible(self, options: KltOptions, objects: int, samples: int) -> None:
         super().require_possible(options, objects, samples)

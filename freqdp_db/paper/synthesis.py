@@ -6,7 +6,7 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from freqdp_db.errors import VerificationFailed
-from freqdp_db.methods.contract import Nothing, StepContext, WorkingSet
+from freqdp_db.methods.contract import Nothing, Recorded, StepContext, Taken, WorkingSet
 from freqdp_db.methods.synthesis.options import SyntheticOptions
 from freqdp_db.methods.synthesis.steps import SyntheticStep, synthetic_method
 from freqdp_db.privacy.noise import RandomSource
@@ -55,24 +55,16 @@ class BaselineStep(SyntheticStep):
     def carry_out(
         self, world: StepContext, state: WorkingSet, drawn: Any, options: SyntheticOptions
     ) -> tuple[Nothing, WorkingSet]:
-        return Nothing(), self.replay(world, state, drawn, Nothing(), options)
+        return Nothing(), self.replay(Recorded(world, state, drawn, Nothing(), options))
 
-    def check(
-        self,
-        world: StepContext,
-        before: WorkingSet,
-        drawn: Any,
-        logged: Any,
-        after: WorkingSet,
-        options: SyntheticOptions,
-    ) -> dict[str, int]:
+    def check(self, done: Taken[SyntheticOptions, Any, Any]) -> dict[str, int]:
         from freqdp_db.methods.synthesis.strict import Synthetic, check_trips
 
-        if int(drawn.seed.min()) < 0 or int(drawn.seed.max()) >= 2**32:
+        if int(done.drawn.seed.min()) < 0 or int(done.drawn.seed.max()) >= 2**32:
             raise VerificationFailed("the seed is not 256 bits")
-        facts = world.public_facts(options.region, options.period)
-        made = Synthetic(after.trajectories, after.places)
-        return check_trips(made, len(made.trajectories), *facts, options.parameters)
+        facts = done.world.public_facts(done.options.region, done.options.period)
+        made = Synthetic(done.after.trajectories, done.after.places)
+        return check_trips(made, len(made.trajectories), *facts, done.options.parameters)
 
 
 class AdaTraceStep(BaselineStep):

@@ -11,7 +11,16 @@ from typing import Any, ClassVar
 import numpy as np
 
 from freqdp_db.errors import VerificationFailed
-from freqdp_db.methods.contract import Counts, Method, Nothing, Step, StepContext, WorkingSet
+from freqdp_db.methods.contract import (
+    Counts,
+    Method,
+    Nothing,
+    Recorded,
+    Step,
+    StepContext,
+    Taken,
+    WorkingSet,
+)
 from freqdp_db.methods.k_anonymity.glove import (
     ASSUMED_PUBLIC,
     LARGEST_K,
@@ -93,50 +102,34 @@ class W4mStep(Step[W4mOptions, Nothing, W4mLog]):
         after, matched = _moved(state, logged, options)
         return replace(logged, matched=np.array([matched], np.int64)), after
 
-    def replay(
-        self,
-        world: StepContext,
-        state: WorkingSet,
-        drawn: Nothing,
-        logged: W4mLog,
-        options: W4mOptions,
-    ) -> WorkingSet:
-        return _moved(state, logged, options)[0]
+    def replay(self, done: Recorded[W4mOptions, Nothing, W4mLog]) -> WorkingSet:
+        return _moved(done.before, done.logged, done.options)[0]
 
-    def check(
-        self,
-        world: StepContext,
-        before: WorkingSet,
-        drawn: Nothing,
-        logged: W4mLog,
-        after: WorkingSet,
-        options: W4mOptions,
-    ) -> dict[str, int]:
+    def check(self, done: Taken[W4mOptions, Nothing, W4mLog]) -> dict[str, int]:
 
-        allowed = most_trash(options, int((before.trajectories.lengths > 0).sum()))
+        allowed = most_trash(done.options, int((done.before.trajectories.lengths > 0).sum()))
         return check_clusters(
-            before, logged.offsets, logged.member, after, options.k, float(options.delta), allowed
+            done.before,
+            done.logged.offsets,
+            done.logged.member,
+            done.after,
+            done.options.k,
+            float(done.options.delta),
+            allowed,
         )
 
     def require_possible(self, options: W4mOptions, objects: int, samples: int) -> None:
         require_enough(options.k, objects)
 
-    def counts(
-        self,
-        drawn: Nothing,
-        logged: W4mLog,
-        before: WorkingSet,
-        after: WorkingSet,
-        options: W4mOptions,
-    ) -> Counts:
-        sizes = np.diff(logged.offsets)
+    def counts(self, done: Taken[W4mOptions, Nothing, W4mLog]) -> Counts:
+        sizes = np.diff(done.logged.offsets)
         return {
             "clusters": len(sizes),
             "largest_cluster": int(sizes.max(initial=0)),
-            "trash": int((before.trajectories.lengths > 0).sum()) - len(logged.member),
-            "samples": before.samples,
-            "rows": after.samples,
-            "matched": int(logged.matched[0]),
+            "trash": int((done.before.trajectories.lengths > 0).sum()) - len(done.logged.member),
+            "samples": done.before.samples,
+            "rows": done.after.samples,
+            "matched": int(done.logged.matched[0]),
         }
 
     def describe(self, drawn: int, counts: Counts) -> str:

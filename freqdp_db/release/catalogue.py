@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from freqdp_db.db import releases as erasure
+from freqdp_db.dataset.snapping import Snap
+from freqdp_db.db import releases
+from freqdp_db.db.builds import find_build
 from freqdp_db.db.connection import Database
 from freqdp_db.db.names import format_name, format_relation
 from freqdp_db.db.published import catalog_row, may_read, read_catalog
-from freqdp_db.db.releases import ObjectRow
+from freqdp_db.db.releases import ReleaseRow, list_steps, provenance
 from freqdp_db.errors import PermissionMissing
 from freqdp_db.methods import kinds
 from freqdp_db.methods.contract import WITHOUT_SAMPLES, Kind
 from freqdp_db.methods.registry import find_method
 from freqdp_db.model.documents import Document, not_in_json
+from freqdp_db.release.request import Request
 
 
 @dataclass(frozen=True)
@@ -125,6 +129,107 @@ def require_readable(database: Database, name: str) -> None:
     )
 
 
+# What analysts are told: in the comments on the tables, in the catalogue and beside exported files.
+# Sentences are made from public values alone: the kind, its parameters, the time zone and the snapping.
+
+
+_WINDOW_START = {"window_start": "First day of the window: what its series is partitioned by."}
+_COUNTED: dict[Kind, str] = {
+    "edited": "Samples were deleted and others inserted: numbers of samples are not exact, and a gap is no "
+    "stay. No margin is known for them.",
+    "unlinked": "Samples were left out: numbers of samples and of trips are lower than the truth, and ids "
+    "cannot be counted as objects. No margin is known for them.",
+    "generalised": "Objects and samples were left out where no group was found for them: numbers are lower "
+    "than the truth. No margin is known for them.",
+    "synthetic": "Numbers of trips are estimates from noisy counts. Trips under 1 km are not in them.",
+    "counts": "Of each object only so many visits, trips and stays are counted: values are lower than the "
+    "truth where objects do more. The margin is of the noise alone.",
+}
+"""What of the truth is missing in numbers."""
+
+
+def notes_for(kind: Kind, values: Mapping[str, Any], timezone: str, snap: str) -> list[str]:
+    """Sentences for a release of a kind, with these values of its parameters.
+
+    snap: how the places of its build were made.
+    """
+    return [_times(kind, values, timezone), *_places(kind, values, snap), _COUNTED[kind]]
+
+
+def _times(kind: Kind, values: Mapping[str, Any], timezone: str) -> str:
+    if kind == "counts":
+        return f"Time bins are in the time zone {timezone}."
+    local = f"at AT TIME ZONE '{timezone}'"
+    if values.get("dates") is not None:
+        return f"Dates were left out. Hours are those of the time zone {timezone}: write {local}."
+    said = f"Days and hours are those of the time zone {timezone}: write {local} before you group by them."
+    if values.get("time_step") is not None:
+        said += f" Times are rounded down to {values['time_step'] // 1_000_000} s."
+    return said
+
+
+def _places(kind: Kind, values: Mapping[str, Any], snap: str) -> list[str]:
+    """What a position is, where it is a place of the build or of a grain of the method."""
+    if kind not in ("edited", "unlinked"):
+        return []
+    grain, built = values.get("grain"), Snap.parse(snap)
+    metres = float(grain) if grain is not None else built.metres
+    if metres:
+        return [f"Positions are centres of a grid of {metres:g} m: each stands for its whole cell."]
+    if built.kind == "anchors":
+        return ["Positions are the nearest of given points, not where somebody was measured."]
+    return []
+
+
+def catalogue_entry(
+    database: Database, release: ReleaseRow, request: Request, rows: int, timezone: str
+) -> tuple[dict[str, dict[str, str]], dict[str, Any]]:
+    """The comments of each relation of a release, by its suffix, and its row of the catalogue."""
+    origin = provenance(database, release)
+    with database.begin() as connection:
+        steps = list_steps(connection, database, release.release_id)
+    errors = request.remarks([step.counts for step in steps]).errors
+    snap = find_build(database, release.build_id).snap
+    notes = notes_for(request.method.kind, request.values, timezone, snap)
+    for_analysts = " ".join([request.method.for_analysts, *notes, *errors])
+    said, columns = (
+        said_of(release.name, release.guarantee, for_analysts),
+        request.column_comments(),
+    )
+    comments = {
+        relation.suffix: relation.comments(said, timezone, columns)
+        | ({} if release.series is None or relation.view is not None else _WINDOW_START)
+        for relation in request.relations
+    }
+    told = {"notes": notes} | ({"errors": errors} if errors else {})
+    return comments, {
+        "dataset": origin.dataset,
+        "method": release.method,
+        "kind": release.kind,
+        "parameters": request.published(),
+        "guarantee": release.guarantee | told,
+        "granted": release.granted,
+        "rows": rows,
+        "ledger_head": origin.ledger_head,
+        "time_window": origin.time_window,
+        "series": release.series,
+    }
+
+
+def said_of(name: str, guarantee: dict[str, Any], for_analysts: str) -> str:
+    """What the comment of every relation of a release begins with."""
+    said = (
+        f"Release {name}, anonymized by freqdp with method {guarantee['method']}. "
+        f"{for_analysts} {guarantee['plain']}"
+    )
+    users = "; ".join(
+        f"{artefact.replace('_', ' ')}, epsilon {found['whole_user']}"
+        for artefact, found in guarantee["artefacts"].items()
+        if "whole_user" in found
+    )
+    return f"{said} For a whole user: {users}." if users else said
+
+
 # Where an object is, for erasure requests: its builds and releases, and what its id is worth there.
 
 
@@ -156,26 +261,20 @@ class Whereabouts:
 
 def find_object(database: Database, object_key: str) -> list[Whereabouts]:
     """One for each build that holds the object, and for each release made from it."""
-    return [_explained(row) for row in erasure.find_object(database, object_key)]
-
-
-def _explained(row: ObjectRow) -> Whereabouts:
-    released_id, note = _id_in(row)
-    return Whereabouts(
-        row.dataset, row.build_id, row.trajectory_id, row.release, row.state, released_id, note
-    )
-
-
-def _id_in(row: ObjectRow) -> tuple[int | None, str | None]:
-    """The id of an object in a release, if it has one there, and what is to be said of it."""
-    if row.method is None:
-        return row.released_id, None
-    method = find_method(row.method)
-    steps = {step.name for step in method.steps}
-    if method.kind in WITHOUT_SAMPLES:
-        return None, _SYNTHETIC
-    if steps & {"cut", "points"} or (row.parameters or {}).get("pieces") is not None:
-        return None, _PIECES
-    if "swap" in steps:
-        return row.released_id, _SWAPPED
-    return row.released_id, _GROUPED if method.makes_areas else None
+    found = []
+    for row in releases.find_object(database, object_key):
+        released_id, note = row.released_id, None
+        if row.method is not None:
+            method = find_method(row.method)
+            steps = {step.name for step in method.steps}
+            if method.kind in WITHOUT_SAMPLES:
+                released_id, note = None, _SYNTHETIC
+            elif steps & {"cut", "points"} or (row.parameters or {}).get("pieces") is not None:
+                released_id, note = None, _PIECES
+            elif "swap" in steps:
+                note = _SWAPPED
+            elif method.makes_areas:
+                note = _GROUPED
+        where = row.dataset, row.build_id, row.trajectory_id, row.release, row.state
+        found.append(Whereabouts(*where, released_id, note))
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from freqdp_db.dataset.facts import coverage_of, facts_in, facts_of
 from freqdp_db.dataset.projection import InSource
 from freqdp_db.dataset.snapping import Snap
-from freqdp_db.db.builds import BuildRow
+from freqdp_db.db.builds import BuildRow, all_cells, cell_segments, grid_of
 from freqdp_db.db.connection import Connection, Database
 from freqdp_db.db.datasets import DatasetRow, choosing_warnings
 from freqdp_db.db.source import (
@@ -22,8 +23,11 @@ from freqdp_db.db.source import (
 from freqdp_db.db.source_maps import read_points, read_roads
 from freqdp_db.errors import BadInput, NotFound, PermissionMissing, in_options, named
 from freqdp_db.methods.contract import Method, Need, StepContext, options_of
+from freqdp_db.model.arrays import Ids, Ints
 from freqdp_db.model.trajectories import Build
 from freqdp_db.release.request import Request
+from freqdp_db.search.grid import Frame
+from freqdp_db.search.stored import GridSearch, StoredGrid
 
 if TYPE_CHECKING:
     from freqdp_db.methods.frequency.insertion import Search
@@ -190,3 +194,43 @@ def notes_for_persons(
         ]
     said = [*covered.lines(dataset.name), *(f"Warning: {what}." for what in warnings)]
     return [in_options(line) for line in said]
+
+
+# The search over the tables of a build, and how much of them it may hold.
+
+
+DEFAULT_MEMORY = 4 * 10**9
+_UNITS = {"MB": 10**6, "GB": 10**9}
+
+
+def parse_memory(given: int | str) -> int:
+    """Bytes, from what is written `256MB` or `4GB`, or is a number of bytes."""
+    if isinstance(given, int) and given > 0:
+        return given
+    text = str(given)
+    match = re.fullmatch(r"(\d+)\s*(MB|GB)", text.strip(), re.IGNORECASE)
+    if match is None or int(match[1]) == 0:
+        raise BadInput(
+            f"[[memory]] {text!r} is not a size", remedy="write a whole number of MB or GB: 512MB"
+        )
+    return int(match[1]) * _UNITS[match[2].upper()]
+
+
+def search_within(database: Database, build_id: int, build: Build, memory: int) -> Search:
+    """The search over the grid of a build, which holds so many bytes of its segments at most."""
+    with database.begin() as connection:
+        cells = all_cells(connection, database, build_id)
+        frame = grid_of(connection, database, build_id)
+
+    def read(wanted: Ints | None) -> tuple[Ids, Ids]:
+        with database.begin() as connection:
+            return cell_segments(connection, database, build_id, wanted)
+
+    grid = StoredGrid(
+        Frame(frame["x"], frame["y"], frame["side"], int(frame["levels"])),
+        cells.cell,
+        cells.segments,
+        cells.box,
+        read,
+    )
+    return GridSearch(grid, build.trajectories, memory)

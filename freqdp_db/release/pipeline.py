@@ -10,7 +10,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Collection
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import freqdp_db
@@ -26,7 +26,6 @@ from freqdp_db.db.published import gone, require_ours, require_replaceable
 from freqdp_db.db.releases import ReleaseRow
 from freqdp_db.db.schema import require_declared
 from freqdp_db.db.source import relation_exists
-from freqdp_db.db.windows import window_name
 from freqdp_db.engines.partitions import LOCAL, Engine
 from freqdp_db.errors import BadInput, Busy, NotFound, SchemaInUse
 from freqdp_db.methods.loop import run_steps
@@ -34,27 +33,21 @@ from freqdp_db.methods.registry import require_partitioned
 from freqdp_db.methods.relations import Relation
 from freqdp_db.progress import Progress
 from freqdp_db.release.approving import finish_late
+from freqdp_db.release.catalogue import catalogue_entry
 from freqdp_db.release.conflicts import refuse_conflicting_releases, said_of_others
 from freqdp_db.release.inputs import (
+    DEFAULT_MEMORY,
     make_world,
     notes_for_persons,
     read_inputs,
     require_public_inputs,
+    search_within,
 )
 from freqdp_db.release.journal import StoredJournal
-from freqdp_db.release.notes import notes_for
-from freqdp_db.release.paging import DEFAULT_MEMORY, search_within
 from freqdp_db.release.request import Request, check_release_name
 from freqdp_db.release.table import Hashes, ReleaseRows, Stored, TablePart, tables_of
-from freqdp_db.release.verification import (
-    Compared,
-    Replayed,
-    Verified,
-    replay_steps,
-    require_same_state,
-)
+from freqdp_db.release.verification import Replayed, Verified, replay_steps
 
-_WINDOW_START = {"window_start": "First day of the window: what its series is partitioned by."}
 Recorded: TypeAlias = Callable[[Connection, ReleaseRow], None]
 """Called in the transaction that records a new release and books its spend."""
 
@@ -65,8 +58,8 @@ class Outcome:
 
     release: ReleaseRow
     existed: bool
-    resumed: bool
-    verified: Verified | None
+    resumed: bool = False
+    verified: Verified | None = None
     replayed: Replayed | None = None
     """What was verified, for who measures it right away."""
 
@@ -104,16 +97,10 @@ def anonymize(
         progress,
     )  # fmt: skip
     if release.state == "published":
-        return Outcome(release, existed=True, resumed=False, verified=None)
+        return Outcome(release, existed=True)
     # also a fresh one: an equal request may have found the record and been quicker to start
     done = run(database, release, progress, memory, join=True, engine=engine)
-    return Outcome(
-        releases.get_release(database, release.release_id),
-        existed=done is None,
-        resumed=done is not None and not fresh,
-        verified=None if done is None else done[0],
-        replayed=None if done is None else done[1],
-    )
+    return replace(done, resumed=done.resumed and not fresh)
 
 
 def _ask(
@@ -228,19 +215,19 @@ def run(
     *,
     join: bool = False,
     engine: Engine = LOCAL,
-) -> tuple[Verified, Replayed] | None:
-    """Carry a recorded release to its end, from wherever it stands; what was verified.
+) -> Outcome:
+    """Carry a recorded release to its end, from wherever it stands.
 
     memory: bytes that the search may hold of the segments. It changes nothing but the time taken.
-    join: if another session is at work on it, wait. None: that one has published it meanwhile.
+    join: if another session is at work on it, wait; that one may have published it meanwhile.
     """
     require_partitioned(Request.of(release).method, engine)
     with hold(database, "release", release.release_id, f"release {release.name!r}", wait=join):
         # somebody else may have finished it while we waited for nothing but the lock
-        state = releases.get_release(database, release.release_id).state
-        if join and state == "published":
-            return None
-        if state != "running":
+        release = releases.get_release(database, release.release_id)
+        if join and release.state == "published":
+            return Outcome(release, existed=True)
+        if release.state != "running":
             raise Busy(
                 f"release {release.name!r} was finished by another session",
                 remedy=f"look at it: freqdp release show {shlex.quote(release.name)}",
@@ -248,7 +235,8 @@ def run(
         done = _carry_out(database, release, progress, memory, engine)
     finish_late(database)
     sweep_builds(database)
-    return done
+    published = releases.get_release(database, release.release_id)
+    return Outcome(published, False, True, *done)
 
 
 def _carry_out(
@@ -287,31 +275,28 @@ def _carry_out(
         for log in logs:
             log.result()
         replayed = replay_steps(database, release, world, progress)
-        require_same_state(replayed, state)
+        replayed.require_written(state)
         compared = _index_and_compare(staged, tables, rows, written, progress, start)
-        found = Compared.of(replayed, rows.shown, compared)
     with progress.stage("publish"):
-        releases.update_release(
-            database,
-            release.release_id,
-            user_level=journal.user_level,
-            timings=progress.seconds,
-            digests=found.digests,
-        )
+        verified = replayed.record(
+            database, release, rows.shown, compared,
+            user_level=journal.user_level, timings=progress.seconds,
+        )  # fmt: skip
         try:
-            _publish(database, release, request, found.verified.rows, build.timezone)
+            _publish(database, release, request, verified.rows, build.timezone)
         except SchemaInUse as error:
             raise SchemaInUse(
                 f"release {release.name!r} is made, but not published: {error.text}",
                 remedy=f"it is not lost: {error.remedy_text}; then go on with it, which spends nothing: "
                 f"freqdp release resume {shlex.quote(release.name)}",
             ) from None
-    return found.verified, replayed
+    return verified, replayed
 
 
 def _write(
     staged: staging.Staging, tables: list[Relation], rows: ReleaseRows, progress: Progress
 ) -> Hashes:
+    """The first table, or all that several writers fill; indexes follow when its rows are compared."""
     with progress.stage("write release", rows.rows) as stage:
         return rows.write(staged, tables, stage)
 
@@ -368,52 +353,8 @@ def _index_and_compare(
 def _publish(
     database: Database, release: ReleaseRow, request: Request, rows: int, timezone: str
 ) -> None:
-    origin = requests.provenance(database, release)
-    with database.begin() as connection:
-        steps = releases.list_steps(connection, database, release.release_id)
-    errors = request.remarks([step.counts for step in steps]).errors
-    snap = find_build(database, release.build_id).snap
-    notes = notes_for(request.method.kind, request.values, timezone, snap)
-    for_analysts = " ".join([request.method.for_analysts, *notes, *errors])
-    said = said_of(release.name, release.guarantee, for_analysts)
-    relations, columns = request.relations, request.column_comments()
+    comments, entry = catalogue_entry(database, release, request, rows, timezone)
     staging.publish(
-        database,
-        release.release_id,
-        release.name,
-        release.dataset_id,
-        relations,
-        {
-            relation.suffix: relation.comments(said, timezone, columns)
-            | ({} if release.series is None or relation.view is not None else _WINDOW_START)
-            for relation in relations
-        },
-        {
-            "dataset": origin.dataset,
-            "method": release.method,
-            "kind": release.kind,
-            "parameters": request.published(),
-            "guarantee": release.guarantee
-            | {"notes": notes}
-            | ({"errors": errors} if errors else {}),
-            "granted": release.granted,
-            "rows": rows,
-            "ledger_head": origin.ledger_head,
-            "time_window": origin.time_window,
-            "series": release.series,
-        },
-    )
-
-
-def said_of(name: str, guarantee: dict[str, Any], for_analysts: str) -> str:
-    """What the comment of every relation of a release begins with."""
-    said = (
-        f"Release {name}, anonymized by freqdp with method {guarantee['method']}. "
-        f"{for_analysts} {guarantee['plain']}"
-    )
-    users = "; ".join(
-        f"{artefact.replace('_', ' ')}, epsilon {found['whole_user']}"
-        for artefact, found in guarantee["artefacts"].items()
-        if "whole_user" in found
-    )
-    return f"{said} For a whole user: {users}." if users else said
+        database, release.release_id, release.name, release.dataset_id, request.relations,
+        comments, entry,
+    )  # fmt: skip

@@ -23,8 +23,13 @@ from freqdp_db.privacy.guarantee import ProtectedUnit
 from freqdp_db.privacy.noise import SeededSource
 from freqdp_db.progress import Progress
 from freqdp_db.release.conflicts import refuse_conflicting_releases, said_of_others
-from freqdp_db.release.inputs import make_world, notes_for_persons, require_public_inputs
-from freqdp_db.release.paging import DEFAULT_MEMORY, search_within
+from freqdp_db.release.inputs import (
+    DEFAULT_MEMORY,
+    make_world,
+    notes_for_persons,
+    require_public_inputs,
+    search_within,
+)
 from freqdp_db.release.request import Request
 from freqdp_db.release.summary import not_protected_lines, odd_size, way_out, whole_user
 

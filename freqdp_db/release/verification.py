@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import shlex
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -25,7 +24,7 @@ from freqdp_db.methods.loop import run_steps
 from freqdp_db.methods.relations import Relation
 from freqdp_db.model.trajectories import Build
 from freqdp_db.progress import Progress, Within
-from freqdp_db.release.journal import ReplayJournal, digest
+from freqdp_db.release.journal import ReplayJournal
 from freqdp_db.release.request import Request
 from freqdp_db.release.table import ReleaseRows, Stored, TablePart, digest_table, tables_of
 
@@ -52,31 +51,32 @@ class Replayed:
     state: WorkingSet
     checked: dict[str, int]
 
-    @cached_property
     def digest(self) -> str:
-        return digest(self.state)
+        """Of the originals, of what was made of them, and of the released ids."""
+        originals = WorkingSet(self.build.trajectories, self.build.locations, self.state.key)
+        found = hashlib.sha256((originals.digest + self.state.digest).encode())
+        found.update(self.state.key.tobytes())
+        return found.hexdigest()
 
+    def require_written(self, written: WorkingSet) -> None:
+        """What was written is what the stored draws and logs give: its rows are theirs."""
+        same_ids = np.array_equal(self.state.key, written.key)
+        if not same_ids or self.state.digest != written.digest:
+            raise VerificationFailed("what was written is not what its draws and logs give")
 
-@dataclass(frozen=True)
-class Compared:
-    """Tables that hold the replayed rows."""
+    def record(
+        self, database: Database, release: ReleaseRow, shown: int,
+        tables: dict[str, list[TablePart]], **more: Any,
+    ) -> Verified:  # fmt: skip
+        """Keep what was verified with the release.
 
-    verified: Verified
-    digests: dict[str, Any]
-    """What is kept of it in `release.digests`."""
-
-    @classmethod
-    def of(cls, replayed: Replayed, shown: int, tables: dict[str, list[TablePart]]) -> Compared:
-        """shown: how many trajectories. tables: what was compared of each, the first one first."""
+        shown: how many trajectories. tables: what was compared of each, the first one first. more: other
+        columns of the release's row.
+        """
+        digests = {"tables": tables, "state": self.digest(), "software": freqdp_db.__version__}
+        update_release(database, release.release_id, digests=digests, **more)
         rows = sum(rows for _, rows, _ in next(iter(tables.values())))
-        return cls(
-            Verified(rows, shown, replayed.checked),
-            {
-                "tables": tables,
-                "state": _state_digest(replayed),
-                "software": freqdp_db.__version__,
-            },
-        )
+        return Verified(rows, shown, self.checked)
 
 
 def require_published(release: ReleaseRow, verb: str) -> None:
@@ -101,11 +101,15 @@ def _verify(
 ) -> tuple[Verified, WorkingSet]:
     _require_replayable(database, release)
     replayed = replay_steps(database, release, world, progress)
-    compared = compare_rows(database, release, world, replayed, progress)
+    rows = ReleaseRows.of(Request.of(release).method, replayed.state, world)
+    with progress.stage("compare rows", rows.rows) as stage:
+        compared = {
+            table.suffix: rows.compare(database, table, stored, rows.hashes(table), stage)
+            for table, stored in _published_tables(database, release).items()
+        }
     with progress.stage("check by SQL"):
-        require_checked(database, release)
-    update_release(database, release.release_id, digests=compared.digests)
-    return compared.verified, replayed.state
+        _require_checked(database, release)
+    return replayed.record(database, release, rows.shown, compared), replayed.state
 
 
 def _require_replayable(database: Database, release: ReleaseRow) -> None:
@@ -142,18 +146,9 @@ def released_state(
         unchanged = _tables_unchanged(database, release)
     if unchanged:
         replayed = replay_steps(database, release, world, progress, checks=False)
-        if _state_digest(replayed) == (release.digests or {})["state"]:
+        if replayed.digest() == (release.digests or {})["state"]:
             return replayed.state
     return _verify(database, release, world, progress)[1]
-
-
-def _state_digest(replayed: Replayed) -> str:
-    """Of the originals, of what was made of them, and of the released ids."""
-    build, made = replayed.build, replayed.state
-    originals = WorkingSet(build.trajectories, build.locations, made.key)
-    found = hashlib.sha256((digest(originals) + replayed.digest).encode())
-    found.update(made.key.tobytes())
-    return found.hexdigest()
 
 
 def _published_tables(database: Database, release: ReleaseRow) -> dict[Relation, Stored]:
@@ -196,31 +191,7 @@ def replay_steps(
     return Replayed(world.build, state, journal.checked)
 
 
-def compare_rows(
-    database: Database,
-    release: ReleaseRow,
-    world: StepContext,
-    replayed: Replayed,
-    progress: Progress,
-) -> Compared:
-    """Compare the published tables with the rows of the last state."""
-    rows = ReleaseRows.of(Request.of(release).method, replayed.state, world)
-    with progress.stage("compare rows", rows.rows) as stage:
-        found = {
-            table.suffix: rows.compare(database, table, stored, rows.hashes(table), stage)
-            for table, stored in _published_tables(database, release).items()
-        }
-    return Compared.of(replayed, rows.shown, found)
-
-
-def require_same_state(replayed: Replayed, written: WorkingSet) -> None:
-    """What was written is what the stored draws and logs give: its rows are theirs."""
-    same_ids = np.array_equal(replayed.state.key, written.key)
-    if not same_ids or replayed.digest != digest(written):
-        raise VerificationFailed("what was written is not what its draws and logs give")
-
-
-def require_checked(database: Database, release: ReleaseRow) -> None:
+def _require_checked(database: Database, release: ReleaseRow) -> None:
     """The server's own check: the frequencies in the published table; raises VerificationFailed."""
     for found in check_release(database, release.name):
         if not found.ok:

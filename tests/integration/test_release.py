@@ -23,7 +23,7 @@ from freqdp_db.errors import VerificationFailed
 from freqdp_db.evaluation.loading import load_case
 from freqdp_db.methods.frequency.steps import LocalStep
 from freqdp_db.progress import Progress
-from freqdp_db.release import paging, pipeline, verification
+from freqdp_db.release import inputs, pipeline
 from freqdp_db.release.table import ReleaseRows
 from freqdp_db.search import stored
 
@@ -354,7 +354,7 @@ def test_what_was_verified_is_not_verified_again(
         raise AssertionError("verified again")
 
     with monkeypatch.context() as patched:
-        patched.setattr(verification, "compare_rows", never)
+        patched.setattr(ReleaseRows, "compare", never)
         patched.setattr(LocalStep, "check", never)
         assert len(_released_case(released)) > 0
         # nor is a release of an earlier version taken for one that was verified
@@ -859,13 +859,13 @@ def test_paged_search_gives_the_same_release(
 ) -> None:
     asked = ("anonymize", "city", "--method", method, "--seed", "7", "--new-draw")
     pages: list[Any] = []
-    read = paging.cell_segments
+    read = inputs.cell_segments
 
     def counted(connection: Any, database: Any, build_id: int, cells: Any) -> Any:
         pages.append(cells)
         return read(connection, database, build_id, cells)
 
-    monkeypatch.setattr(paging, "cell_segments", counted)
+    monkeypatch.setattr(inputs, "cell_segments", counted)
     freqdp(city, *asked, "--as", "at_once").succeeded()
     assert pages == [None], "all cells, once"
     pages.clear()

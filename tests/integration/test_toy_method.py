@@ -28,7 +28,7 @@ from freqdp_db.errors import VerificationFailed
 from freqdp_db.evaluation.evaluate import approve_within_limit
 from freqdp_db.jobs.worker import Worker
 from freqdp_db.methods import registry
-from freqdp_db.methods.contract import Method, Nothing, Step, StepContext, WorkingSet
+from freqdp_db.methods.contract import Method, Nothing, Step, StepContext, Taken, WorkingSet
 from freqdp_db.methods.kinds import Duration
 from freqdp_db.methods.parameters import parameter
 from freqdp_db.methods.relations import Column, Relation
@@ -79,22 +79,18 @@ class ShiftStep(Step[ShiftOptions, Shifts, Nothing]):
         at = before.at + drawn.seconds[before.owner] * _US
         return Nothing(), replace(state, trajectories=replace(before, at=at))
 
-    def check(
-        self,
-        world: StepContext,
-        before: WorkingSet,
-        drawn: Shifts,
-        logged: Nothing,
-        after: WorkingSet,
-        options: ShiftOptions,
-    ) -> dict[str, int]:
-        moved = after.trajectories.at - before.trajectories.at
+    def check(self, done: Taken[ShiftOptions, Shifts, Nothing]) -> dict[str, int]:
+        moved = done.after.trajectories.at - done.before.trajectories.at
         for t, (begin, end) in enumerate(
-            zip(before.trajectories.offsets[:-1], before.trajectories.offsets[1:], strict=True)
+            zip(
+                done.before.trajectories.offsets[:-1],
+                done.before.trajectories.offsets[1:],
+                strict=True,
+            )
         ):
-            if not (moved[begin:end] == drawn.seconds[t] * _US).all():
+            if not (moved[begin:end] == done.drawn.seconds[t] * _US).all():
                 raise VerificationFailed("a sample was moved by another time")
-        return {"shifted": len(before.trajectories)}
+        return {"shifted": len(done.before.trajectories)}
 
 
 def _nothing(values: Mapping[str, Any], protected: ProtectedUnit) -> Guarantee:
@@ -235,19 +231,11 @@ class HourStep(Step[HourOptions, HourNoise, Nothing]):
         counts = np.bincount(hour, minlength=24) + drawn.value
         return Nothing(), replace(state, made=Hours(np.arange(24), counts))
 
-    def check(
-        self,
-        world: StepContext,
-        before: WorkingSet,
-        drawn: HourNoise,
-        logged: Nothing,
-        after: WorkingSet,
-        options: HourOptions,
-    ) -> dict[str, int]:
-        assert isinstance(after.made, Hours)
-        if after.made.value.sum() != before.samples + drawn.value.sum():
+    def check(self, done: Taken[HourOptions, HourNoise, Nothing]) -> dict[str, int]:
+        assert isinstance(done.after.made, Hours)
+        if done.after.made.value.sum() != done.before.samples + done.drawn.value.sum():
             raise VerificationFailed("the hours do not add up")
-        return {"hours": len(after.made)}
+        return {"hours": len(done.after.made)}
 
 
 def _hour_rows(state: WorkingSet, world: StepContext) -> Iterator[Any]:

@@ -17,7 +17,7 @@ from small_worlds import SmallWorld, as_lists, quick, worlds
 
 from freqdp_db.engines.partitions import LocalPartitions, Range, argument_for
 from freqdp_db.engines.ranges import cut
-from freqdp_db.methods.contract import StepContext, WorkingSet
+from freqdp_db.methods.contract import Recorded, StepContext, Taken, WorkingSet
 from freqdp_db.methods.frequency.partition import Partition, trajectories_in
 from freqdp_db.methods.loop import Trial, Turn, run_steps
 from freqdp_db.methods.parameters import read
@@ -26,7 +26,6 @@ from freqdp_db.methods.relations import TRAJECTORIES
 from freqdp_db.model.trajectories import Build, Locations, Trajectories
 from freqdp_db.privacy.noise import SeededSource
 from freqdp_db.progress import Progress
-from freqdp_db.release.journal import digest
 from freqdp_db.release.table import ReleaseRows
 
 few = settings(quick, max_examples=40)
@@ -80,9 +79,10 @@ class Noted(Trial):
         step, options = turn.step, turn.options
         logged, after = step.carry_out(world, state, drawn, options)
         step.require_drawn_from(world, state, drawn)
-        again = step.replay(world, state, drawn, logged, options)
-        assert digest(again) == digest(after)
-        step.check(world, state, drawn, logged, after, options)
+        again = step.replay(Recorded(world, state, drawn, logged, options))
+        assert again.digest == after.digest
+        done = Taken(world, state, drawn, logged, options, after)
+        step.check(done)
         self.notes = getattr(self, "notes", [])
         edits = list(logged.partitions)
         for runs in ("deletions", "insertions"):
@@ -91,9 +91,9 @@ class Noted(Trial):
                 self.notes.append(joined.tolist())
         self.notes += [
             [column.tolist() for column in vars(drawn).values()],
-            step.counts(drawn, logged, state, after, options),
+            step.counts(done),
             step.user_level(state, drawn, options),
-            digest(after),
+            after.digest,
         ]
         return after
 
@@ -123,7 +123,7 @@ def _release(world: SmallWorld, method: str, parts: int | None) -> list[Any]:
         b"".join(block.tobytes() for table in tables for block in table.blocks(relation))
         for relation in TRAJECTORIES[:2]
     ]
-    return [*noted.notes, state.key.tolist(), digest(state), *rows]
+    return [*noted.notes, state.key.tolist(), state.digest, *rows]
 
 
 @few

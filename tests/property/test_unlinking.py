@@ -15,7 +15,7 @@ from sides import MINUTE, side_of
 from small_worlds import SmallWorld, as_lists, quick, thorough, worlds
 
 from freqdp_db.errors import BadInput, VerificationFailed
-from freqdp_db.methods.contract import WorkingSet
+from freqdp_db.methods.contract import Recorded, Taken, WorkingSet
 from freqdp_db.methods.kinds import Meet
 from freqdp_db.methods.trips import TripRule, find_stays
 from freqdp_db.methods.unlinking.clock import (
@@ -119,9 +119,9 @@ def state_of(world: SmallWorld) -> WorkingSet:
 def swap(state: WorkingSet, parameters: SwapOptions, seed: int = 1) -> tuple[SwapDraw, WorkingSet]:
     draw = SwapStep().draw(WORLD, state, parameters, SeededSource(seed))
     log, after = SwapStep().carry_out(WORLD, state, draw, parameters)
-    counts = SwapStep().check(WORLD, state, draw, log, after, parameters)
+    counts = SwapStep().check(Taken(WORLD, state, draw, log, parameters, after))
     assert counts["members"] == len(draw.stop)
-    again = SwapStep().replay(WORLD, state, draw, log, parameters)
+    again = SwapStep().replay(Recorded(WORLD, state, draw, log, parameters))
     assert as_lists(again.trajectories) == as_lists(after.trajectories)
     return draw, after
 
@@ -239,7 +239,7 @@ def test_a_false_swap_is_found_out(world: SmallWorld, parameters: SwapOptions, f
         dealt[0] = dealt[1]
         draw = replace(draw, dealt=dealt)
     with pytest.raises(VerificationFailed):
-        SwapStep().check(WORLD, state, draw, log, after, parameters)
+        SwapStep().check(Taken(WORLD, state, draw, log, parameters, after))
 
 
 LINE = Locations(1000.0 * np.arange(12), np.zeros(12))
@@ -397,12 +397,12 @@ def test_cut_by_its_words(world: SmallWorld, parameters: CutOptions) -> None:
     assert got == naive_pieces(state, parameters)
     draw = CutStep().draw(WORLD, state, parameters, SeededSource(1))
     log, after = CutStep().carry_out(WORLD, state, draw, parameters)
-    counts = CutStep().check(WORLD, state, draw, log, after, parameters)
+    counts = CutStep().check(Taken(WORLD, state, draw, log, parameters, after))
     assert counts["pieces"] == len(got) == len(after.trajectories)
     assert after.key.tolist() == sorted(draw.key.tolist())
-    assert as_lists(CutStep().replay(WORLD, state, draw, log, parameters).trajectories) == as_lists(
-        after.trajectories
-    )
+    assert as_lists(
+        CutStep().replay(Recorded(WORLD, state, draw, log, parameters)).trajectories
+    ) == as_lists(after.trajectories)
 
 
 def test_cut_after_swap_keeps_owners() -> None:
@@ -412,7 +412,7 @@ def test_cut_after_swap_keeps_owners() -> None:
     parameters = cutting(ends=2)
     draw = CutStep().draw(WORLD, mixed, parameters, SeededSource(2))
     log, after = CutStep().carry_out(WORLD, mixed, draw, parameters)
-    counts = CutStep().check(WORLD, mixed, draw, log, after, parameters)
+    counts = CutStep().check(Taken(WORLD, mixed, draw, log, parameters, after))
     assert 0 < counts["largest_share_per_mille"] <= 1000
     truth = {
         (int(p), int(a), t) for t, row in enumerate(as_lists(state.trajectories)) for p, a in row
@@ -428,7 +428,7 @@ def test_a_false_cut_is_found_out(fault: str) -> None:
     state, parameters = state_from(*rows), cutting(pieces=20 * MINUTE, ends=3)
     draw = CutStep().draw(WORLD, state, parameters, SeededSource(1))
     log, after = CutStep().carry_out(WORLD, state, draw, parameters)
-    CutStep().check(WORLD, state, draw, log, after, parameters)
+    CutStep().check(Taken(WORLD, state, draw, log, parameters, after))
     if fault == "ids":
         after = replace(after, key=after.key * 0)
     elif fault == "place":
@@ -442,7 +442,7 @@ def test_a_false_cut_is_found_out(fault: str) -> None:
         "quiet": replace(parameters, quiet=30 * MINUTE),
     }
     with pytest.raises(VerificationFailed):
-        CutStep().check(WORLD, state, draw, log, after, stricter.get(fault, parameters))
+        CutStep().check(Taken(WORLD, state, draw, log, stricter.get(fault, parameters), after))
 
 
 clocks = st.sampled_from([SECOND, 3 * SECOND, 10 * SECOND, MINUTE])
@@ -513,7 +513,7 @@ def test_what_swap_and_cut_promise_holds_on_the_clock(
                                         locations=world.locations))  # fmt: skip
     drawn = CutStep().draw(here, after, options, SeededSource(2))
     log, pieces = CutStep().carry_out(here, after, drawn, options)
-    CutStep().check(here, after, drawn, log, pieces, options)
+    CutStep().check(Taken(here, after, drawn, log, options, pieces))
     assert (pieces.trajectories.at % clock == 0).all()
 
 
@@ -530,16 +530,16 @@ def test_ends_are_counted_in_the_source() -> None:
         options = cutting(ends=5, clock=clock)
         draw = CutStep().draw(here, edited, options, SeededSource(1))
         log, after = CutStep().carry_out(here, edited, draw, options)
-        CutStep().check(here, edited, draw, log, after, options)
+        CutStep().check(Taken(here, edited, draw, log, options, after))
         assert set(after.trajectories.location.tolist()) == set(range(1, 6))
     # releases without a clock are older: they are checked by what came into the step
     older = cutting(ends=5)
     draw = CutStep().draw(here, edited, older, SeededSource(1))
     log, after = CutStep().carry_out(here, edited, draw, older)
-    CutStep().check(here, edited, draw, log, after, older)
+    CutStep().check(Taken(here, edited, draw, log, older, after))
     assert 0 in after.trajectories.location
     with pytest.raises(VerificationFailed, match="place of too few"):
-        CutStep().check(here, edited, draw, log, after, cutting(ends=5, clock=0))
+        CutStep().check(Taken(here, edited, draw, log, cutting(ends=5, clock=0), after))
 
 
 @pytest.mark.parametrize(("apart", "pieced"), [(40, 0), (0, 12)])
@@ -552,7 +552,7 @@ def test_trajectories_that_are_pieced_together_are_counted(apart: int, pieced: i
     options = swapping(500.0, 5 * MINUTE, 0, 0, clock=MINUTE)
     draw = SwapStep().draw(WORLD, state, options, SeededSource(3))
     log, after = SwapStep().carry_out(WORLD, state, draw, options)
-    counts = SwapStep().counts(draw, log, state, after, options)
+    counts = SwapStep().counts(Taken(WORLD, state, draw, log, options, after))
     assert (counts["pieced_together"], counts["trajectories"]) == (pieced, 12)
     assert f"{pieced} of 12 trajectories are pieced together" in SwapStep().describe(1, counts)
     warned = [text for text in SwapStep().warnings(options, counts) if "pieced together" in text]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 from freqdp_db.methods.contract import KINDS
-from freqdp_db.release.notes import notes_for
+from freqdp_db.release.catalogue import notes_for
 
 
 def test_every_kind_says_how_to_read_it() -> None:

@@ -23,8 +23,8 @@ from freqdp_db.methods.registry import METHODS
 from freqdp_db.methods.relations import TRAJECTORIES
 from freqdp_db.privacy.guarantee import ProtectedUnit
 from freqdp_db.release.budgets import in_words
+from freqdp_db.release.catalogue import said_of
 from freqdp_db.release.export.notice import readme
-from freqdp_db.release.pipeline import said_of
 from freqdp_db.release.request import Request
 from freqdp_db.release.summary import whole_user
 

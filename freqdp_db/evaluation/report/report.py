@@ -28,8 +28,6 @@ from freqdp_db.db.ledger import entries
 from freqdp_db.db.names import format_relation
 from freqdp_db.db.published import ReleaseReader
 from freqdp_db.db.releases import ReleaseRow, list_releases, list_steps, load_metrics
-from freqdp_db.db.source_roads import read_roads
-from freqdp_db.db.releases import ReleaseRow, list_releases, list_steps
 from freqdp_db.db.source_maps import read_roads
 from freqdp_db.errors import BadData, BadInput
 from freqdp_db.evaluation.attacks.exposure import is_exposure

@@ -17,6 +17,7 @@ from freqdp_db.methods.contract import (
     Nothing,
     Step,
     StepContext,
+    Taken,
     WorkingSet,
 )
 from freqdp_db.methods.counts.options import MARGINS, SUMMARY, CountsOptions
@@ -115,35 +116,20 @@ class CountsStep(Step[CountsOptions, Any, Nothing]):
         made = made_of(drawn, _plan(world, drawn, options), zones, bins, options.parameters)
         return Nothing(), replace(state, made=made)
 
-    def check(
-        self,
-        world: StepContext,
-        before: WorkingSet,
-        drawn: Any,
-        logged: Nothing,
-        after: WorkingSet,
-        options: CountsOptions,
-    ) -> dict[str, int]:
+    def check(self, done: Taken[CountsOptions, Any, Nothing]) -> dict[str, int]:
         from freqdp_db.methods.counts.checking import check
         from freqdp_db.methods.counts.tables import Made
 
-        assert isinstance(after.made, Made)
-        zones, _ = public_inputs(world, options)
-        plan = _plan(world, drawn, options)
-        return check(drawn, after.made, plan, zones, options.parameters)
+        assert isinstance(done.after.made, Made)
+        zones, _ = public_inputs(done.world, done.options)
+        plan = _plan(done.world, done.drawn, done.options)
+        return check(done.drawn, done.after.made, plan, zones, done.options.parameters)
 
-    def counts(
-        self,
-        drawn: Any,
-        logged: Nothing,
-        before: WorkingSet,
-        after: WorkingSet,
-        options: CountsOptions,
-    ) -> Counts:
-        made: Any = after.made
+    def counts(self, done: Taken[CountsOptions, Any, Nothing]) -> Counts:
+        made: Any = done.after.made
         return {
             "rows": len(made),
-            "noisy_objects": max(int(drawn.objects[0]), 0),
+            "noisy_objects": max(int(done.drawn.objects[0]), 0),
             **dict(zip(SUMMARY, made.summary.tolist(), strict=True)),
         }
 

@@ -24,8 +24,10 @@ from freqdp_db.methods.contract import (
     Drawn,
     Method,
     Options,
+    Recorded,
     Step,
     StepContext,
+    Taken,
     WorkingSet,
     count_decreasing_times,
     require_none_falling,
@@ -72,42 +74,33 @@ class EditingStep(Step[Options, Drawn, EditLog]):
         "targets": "targets hold exactly",
     }
 
-    def replay(
-        self, world: StepContext, state: WorkingSet, drawn: Drawn, logged: EditLog, options: Options
-    ) -> WorkingSet:
+    def replay(self, done: Recorded[Options, Drawn, EditLog]) -> WorkingSet:
         from freqdp_db.methods.frequency.partition import trajectories_in
 
-        after = state.partitions.map(_replay, logged.partitions, world.clock, key_of(drawn))
-        return WorkingSet(trajectories_in(after), state.places, state.key)
+        after = done.before.partitions.map(
+            _replay, done.logged.partitions, done.world.clock, key_of(done.drawn)
+        )
+        return WorkingSet(trajectories_in(after), done.before.places, done.before.key)
 
-    def check(
-        self,
-        world: StepContext,
-        before: WorkingSet,
-        drawn: Any,
-        logged: EditLog,
-        after: WorkingSet,
-        options: Options,
-    ) -> dict[str, int]:
-        missed = int((_frequencies(after, drawn) != drawn.target).sum())
+    def check(self, done: Taken[Options, Drawn, EditLog]) -> dict[str, int]:
+        targets: Any = done.drawn
+        missed = int((_frequencies(done.after, targets) != targets.target).sum())
         if missed:
-            raise VerificationFailed(f"{missed:,} of {len(drawn):,} targets do not hold")
-        require_none_falling(sum(after.partitions.map(_falling)))
-        return {"edits": len(logged), "targets": len(drawn)}
+            raise VerificationFailed(f"{missed:,} of {len(targets):,} targets do not hold")
+        require_none_falling(sum(done.after.partitions.map(_falling)))
+        return {"edits": len(done.logged), "targets": len(targets)}
 
     def require_drawn_from(self, world: StepContext, state: WorkingSet, drawn: Any) -> None:
         was = drawn.tf if isinstance(drawn, TfTargets) else drawn.pf
         if not (_frequencies(state, drawn) == was).all():
             raise VerificationFailed("its targets were drawn from other data")
 
-    def counts(
-        self, drawn: Drawn, logged: EditLog, before: WorkingSet, after: WorkingSet, options: Options
-    ) -> Counts:
+    def counts(self, done: Taken[Options, Drawn, EditLog]) -> Counts:
         return {
-            "deletions": logged.deletions.edits,
-            "insertions": logged.insertions.edits,
-            "deletion_loss_m": logged.deletions.loss_m,
-            "insertion_loss_m": logged.insertions.loss_m,
+            "deletions": done.logged.deletions.edits,
+            "insertions": done.logged.insertions.edits,
+            "deletion_loss_m": done.logged.deletions.loss_m,
+            "insertion_loss_m": done.logged.insertions.loss_m,
         }
 
     def describe(self, drawn: int, counts: Counts) -> str:

@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from freqdp_db.errors import BadInput, VerificationFailed
-from freqdp_db.methods.contract import Counts, Method, Step, StepContext, WorkingSet
+from freqdp_db.methods.contract import (
+    Counts,
+    Method,
+    Recorded,
+    Step,
+    StepContext,
+    Taken,
+    WorkingSet,
+)
 from freqdp_db.methods.kinds import Choice, Duration, Meet, MeetingPlace, Whole
 from freqdp_db.methods.parameters import parameter
 from freqdp_db.methods.unlinking.options import CutOptions
@@ -223,49 +231,40 @@ class GloveStep(Step[Any, GloveDraw, Any]):
         shaping = self.shaping(world, rows.boxes.origin, options)
         merges = group_all(rows, options, shaping, world.told)
         logged = self.log(world, *runs, merges.first, merges.second)
-        return logged, self.replay(world, state, drawn, logged, options)
+        return logged, self.replay(Recorded(world, state, drawn, logged, options))
 
-    def replay(
-        self, world: StepContext, state: WorkingSet, drawn: GloveDraw, logged: Any, options: Any
-    ) -> WorkingSet:
+    def replay(self, done: Recorded[Any, GloveDraw, Any]) -> WorkingSet:
         from freqdp_db.methods.k_anonymity.greedy import Merges, make_rows, replay_merges
 
-        rows = make_rows(state, logged.first, logged.last, options)
+        rows = make_rows(done.before, done.logged.first, done.logged.last, done.options)
         found = replay_merges(
             rows.boxes,
             rows.object,
-            _keys(state, drawn, logged),
-            Merges(logged.merged_first, logged.merged_second),
-            self.shaping(world, rows.boxes.origin, options),
-            world.told,
+            _keys(done.before, done.drawn, done.logged),
+            Merges(done.logged.merged_first, done.logged.merged_second),
+            self.shaping(done.world, rows.boxes.origin, done.options),
+            done.world.told,
         )
-        large = [group for group in found if len(group.objects) >= options.k]
-        return _state_of_groups(large, rows.boxes.origin, options.widest, len(state.trajectories))
+        large = [group for group in found if len(group.objects) >= done.options.k]
+        objects = len(done.before.trajectories)
+        return _state_of_groups(large, rows.boxes.origin, done.options.widest, objects)
 
-    def check(
-        self,
-        world: StepContext,
-        before: WorkingSet,
-        drawn: GloveDraw,
-        logged: Any,
-        after: WorkingSet,
-        options: Any,
-    ) -> dict[str, int]:
-        return _check_groups(before, logged, _keys(before, drawn, logged), after, options)
+    def check(self, done: Taken[Any, GloveDraw, Any]) -> dict[str, int]:
+        keys = _keys(done.before, done.drawn, done.logged)
+        return _check_groups(done.before, done.logged, keys, done.after, done.options)
 
     def require_possible(self, options: Any, objects: int, samples: int) -> None:
         require_enough(options.k, objects)
 
-    def counts(
-        self, drawn: GloveDraw, logged: Any, before: WorkingSet, after: WorkingSet, options: Any
-    ) -> Counts:
+    def counts(self, done: Taken[Any, GloveDraw, Any]) -> Counts:
         """How many groups, how large, and how coarse their areas are."""
+        after = done.after
         assert after.members is not None and after.areas is not None
         areas = after.areas
         sides = (areas.x_max - areas.x_min + areas.y_max - areas.y_min) / 2
         minutes = (areas.until - after.trajectories.at) / MINUTE_US
         return {
-            "made_alike": len(logged.first),
+            "made_alike": len(done.logged.first),
             "groups": len(after.members),
             "largest_group": int(after.members.max(initial=0)),
             "groups_left_out": int((after.trajectories.lengths == 0).sum()),

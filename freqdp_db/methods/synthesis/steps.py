@@ -11,7 +11,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from freqdp_db.errors import BadInput
-from freqdp_db.methods.contract import Counts, Facts, Method, Need, Step, StepContext, WorkingSet
+from freqdp_db.methods.contract import (
+    Counts,
+    Facts,
+    Method,
+    Need,
+    Recorded,
+    Step,
+    StepContext,
+    Taken,
+    WorkingSet,
+)
 from freqdp_db.methods.kinds import US_PER_S, Box, box_of, plain
 from freqdp_db.methods.synthesis.options import (
     LARGEST_DELTA,
@@ -53,25 +63,21 @@ class SyntheticStep(Step[Any, Any, Any]):
     ) -> tuple[Any, Any]:
         """Trips and their places, from the draw alone."""
 
-    def replay(
-        self, world: StepContext, state: WorkingSet, drawn: Any, logged: Any, options: Any
-    ) -> WorkingSet:
+    def replay(self, done: Recorded[Any, Any, Any]) -> WorkingSet:
         import numpy as np
 
-        trajectories, places = self.released(world, drawn, logged, options)
+        trajectories, places = self.released(done.world, done.drawn, done.logged, done.options)
         # numbers from 1: all trips are drawn alike, so their order says nothing
         key = np.arange(1, len(trajectories) + 1, dtype=np.int64)
         return WorkingSet(
             trajectories, places, key, owner=np.full(trajectories.samples, -1, np.int32)
         )
 
-    def counts(
-        self, drawn: Any, logged: Any, before: WorkingSet, after: WorkingSet, options: Any
-    ) -> Counts:
+    def counts(self, done: Taken[Any, Any, Any]) -> Counts:
         return {
-            "trips": len(after.trajectories),
-            "rows": after.samples,
-            "noisy_objects": max(self.noisy_objects(drawn), 0),
+            "trips": len(done.after.trajectories),
+            "rows": done.after.samples,
+            "noisy_objects": max(self.noisy_objects(done.drawn), 0),
         }
 
     def describe(self, drawn: int, counts: Counts) -> str:
@@ -182,7 +188,7 @@ class StrictStep(SyntheticStep):
 
         facts = world.public_facts(options.region, options.period)
         logged = modelled(drawn, *facts, options.parameters, _roads(world, options))
-        return logged, self.replay(world, state, drawn, logged, options)
+        return logged, self.replay(Recorded(world, state, drawn, logged, options))
 
     def released(
         self, world: StepContext, drawn: Any, logged: Any, options: StrictOptions
@@ -193,12 +199,10 @@ class StrictStep(SyntheticStep):
         made = replay(drawn, logged, *facts, options.parameters, _roads(world, options))
         return made.trajectories, made.places
 
-    def counts(
-        self, drawn: Any, logged: Any, before: WorkingSet, after: WorkingSet, options: Any
-    ) -> Counts:
-        trips, zones, hours = logged.errors.tolist()
+    def counts(self, done: Taken[Any, Any, Any]) -> Counts:
+        trips, zones, hours = done.logged.errors.tolist()
         return {
-            **super().counts(drawn, logged, before, after, options),
+            **super().counts(done),
             "trips_error": trips,
             "zones_error": zones,
             "hours_error": hours,
@@ -230,20 +234,19 @@ class StrictStep(SyntheticStep):
             )
         return found
 
-    def check(
-        self,
-        world: StepContext,
-        before: WorkingSet,
-        drawn: Any,
-        logged: Any,
-        after: WorkingSet,
-        options: StrictOptions,
-    ) -> dict[str, int]:
+    def check(self, done: Taken[StrictOptions, Any, Any]) -> dict[str, int]:
         from freqdp_db.methods.synthesis.strict import Synthetic, check
 
-        facts = world.public_facts(options.region, options.period)
-        made = Synthetic(after.trajectories, after.places)
-        return check(drawn, logged, made, *facts, options.parameters, _roads(world, options))
+        facts = done.world.public_facts(done.options.region, done.options.period)
+        made = Synthetic(done.after.trajectories, done.after.places)
+        return check(
+            done.drawn,
+            done.logged,
+            made,
+            *facts,
+            done.options.parameters,
+            _roads(done.world, done.options),
+        )
 
     def require_inputs(
         self, options: SyntheticOptions, inputs: Mapping[str, Any], facts: Facts

@@ -7,7 +7,15 @@ from typing import ClassVar
 
 import numpy as np
 
-from freqdp_db.methods.contract import Counts, Nothing, Step, StepContext, WorkingSet
+from freqdp_db.methods.contract import (
+    Counts,
+    Nothing,
+    Recorded,
+    Step,
+    StepContext,
+    Taken,
+    WorkingSet,
+)
 from freqdp_db.methods.unlinking.clock import (
     check_hidden,
     check_hidden_samples,
@@ -82,56 +90,42 @@ class SwapStep(Step[SwapOptions, SwapDraw, SwapLog]):
         unmixed = never_meet(hide_devices(state, options).trajectories, drawn.stop)
         dropped = np.flatnonzero(unmixed) if options.drop_unmixed else np.zeros(0, np.int64)
         logged = SwapLog(dropped.astype(np.int32))
-        return logged, self.replay(world, state, drawn, logged, options)
+        return logged, self.replay(Recorded(world, state, drawn, logged, options))
 
-    def replay(
-        self,
-        world: StepContext,
-        state: WorkingSet,
-        drawn: SwapDraw,
-        logged: SwapLog,
-        options: SwapOptions,
-    ) -> WorkingSet:
+    def replay(self, done: Recorded[SwapOptions, SwapDraw, SwapLog]) -> WorkingSet:
         from freqdp_db.methods.unlinking.swap import groups_in_result, swapped_trajectories
 
-        state = hide_devices(state, options)
-        swapped, source = swapped_trajectories(state.trajectories, drawn)
+        state = done.before
+        state = hide_devices(state, done.options)
+        swapped, source = swapped_trajectories(state.trajectories, done.drawn)
         # whoever never meets is whole, and alone in a trajectory
-        kept = ~np.isin(swapped.owner, logged.dropped)
-        groups = groups_in_result(drawn, source, kept)
+        kept = ~np.isin(swapped.owner, done.logged.dropped)
+        groups = groups_in_result(done.drawn, source, kept)
         owner = state.owners()[source[kept]]
         return replace(state, trajectories=swapped.where(kept), owner=owner, groups=groups)
 
-    def check(
-        self,
-        world: StepContext,
-        before: WorkingSet,
-        drawn: SwapDraw,
-        logged: SwapLog,
-        after: WorkingSet,
-        options: SwapOptions,
-    ) -> dict[str, int]:
+    def check(self, done: Taken[SwapOptions, SwapDraw, SwapLog]) -> dict[str, int]:
         from freqdp_db.methods.unlinking.swap import check_swap
 
-        hidden = hide_devices(before, options)
-        check_hidden(before, hidden, options)
-        return check_swap(hidden, drawn.groups, drawn.dealt, logged.dropped, after, options.meeting)
+        hidden = hide_devices(done.before, done.options)
+        check_hidden(done.before, hidden, done.options)
+        return check_swap(
+            hidden,
+            done.drawn.groups,
+            done.drawn.dealt,
+            done.logged.dropped,
+            done.after,
+            done.options.meeting,
+        )
 
-    def counts(
-        self,
-        drawn: SwapDraw,
-        logged: SwapLog,
-        before: WorkingSet,
-        after: WorkingSet,
-        options: SwapOptions,
-    ) -> Counts:
+    def counts(self, done: Taken[SwapOptions, SwapDraw, SwapLog]) -> Counts:
         from freqdp_db.methods.unlinking.swap import summary
 
-        hidden = hide_devices(before, options)
+        hidden = hide_devices(done.before, done.options)
         return {
-            **summary(hidden, drawn, after),
-            "left_out": len(logged.dropped),
-            **clock_counts(before, hidden, options.clock),
+            **summary(hidden, done.drawn, done.after),
+            "left_out": len(done.logged.dropped),
+            **clock_counts(done.before, hidden, done.options.clock),
         }
 
     def later_counts(self, options: SwapOptions) -> frozenset[str]:
@@ -221,21 +215,15 @@ class CutStep(Step[CutOptions, CutDraw, CutLog]):
         # by id, so that neither rows nor trajectories tell which pieces lay beside each other
         order = np.argsort(drawn.key, kind="stable")
         logged = CutLog(pieces.first[order], pieces.last[order])
-        return logged, self.replay(world, state, drawn, logged, options)
+        return logged, self.replay(Recorded(world, state, drawn, logged, options))
 
-    def replay(
-        self,
-        world: StepContext,
-        state: WorkingSet,
-        drawn: CutDraw,
-        logged: CutLog,
-        options: CutOptions,
-    ) -> WorkingSet:
+    def replay(self, done: Recorded[CutOptions, CutDraw, CutLog]) -> WorkingSet:
         from freqdp_db.methods.unlinking.cut import groups_after, rows_of_pieces
         from freqdp_db.methods.unlinking.dates import leave_out_dates
 
-        state = hide_devices(state, options)
-        offsets, rows = rows_of_pieces(world, state, logged, options)
+        state = done.before
+        state = hide_devices(state, done.options)
+        offsets, rows = rows_of_pieces(done.world, state, done.logged, done.options)
         side = state.trajectories
         at = side.at[rows]
         pieces = Trajectories(offsets, side.location[rows], at, at[offsets[:-1]])
@@ -243,29 +231,23 @@ class CutStep(Step[CutOptions, CutDraw, CutLog]):
         if state.groups is not None:
             groups = groups_after(state.groups, side.samples, rows)
         after = WorkingSet(
-            pieces, state.places, np.sort(drawn.key), state.owners()[rows], groups=groups,
+            pieces, state.places, np.sort(done.drawn.key), state.owners()[rows], groups=groups,
             pieces=True,
         )  # fmt: skip
-        return leave_out_dates(world, after, options.dates)
+        return leave_out_dates(done.world, after, done.options.dates)
 
-    def check(
-        self,
-        world: StepContext,
-        before: WorkingSet,
-        drawn: CutDraw,
-        logged: CutLog,
-        after: WorkingSet,
-        options: CutOptions,
-    ) -> dict[str, int]:
+    def check(self, done: Taken[CutOptions, CutDraw, CutLog]) -> dict[str, int]:
         from freqdp_db.methods.unlinking.cut import check_cut
 
-        hidden = hide_devices(before, options)
-        check_hidden(before, hidden, options)
+        hidden = hide_devices(done.before, done.options)
+        check_hidden(done.before, hidden, done.options)
         visits = hidden
-        if options.ends_in_source:
-            source = WorkingSet(world.build.trajectories, world.locations, before.key)
-            visits = put_in_grains(source, options.grain)
-        return check_cut(world, hidden, after, visits, logged, options)
+        if done.options.ends_in_source:
+            source = WorkingSet(
+                done.world.build.trajectories, done.world.locations, done.before.key
+            )
+            visits = put_in_grains(source, done.options.grain)
+        return check_cut(done.world, hidden, done.after, visits, done.logged, done.options)
 
     def require_possible(self, options: CutOptions, objects: int, samples: int) -> None:
         options.require_crowd(objects)
@@ -275,20 +257,13 @@ class CutStep(Step[CutOptions, CutDraw, CutLog]):
 
         return column_comments(options.dates)
 
-    def counts(
-        self,
-        drawn: CutDraw,
-        logged: CutLog,
-        before: WorkingSet,
-        after: WorkingSet,
-        options: CutOptions,
-    ) -> Counts:
+    def counts(self, done: Taken[CutOptions, CutDraw, CutLog]) -> Counts:
         from freqdp_db.methods.unlinking.cut import summary
 
-        hidden = hide_devices(before, options)
+        hidden = hide_devices(done.before, done.options)
         return {
-            **summary(before.samples, hidden, logged, after),
-            **clock_counts(before, hidden, options.clock),
+            **summary(done.before.samples, hidden, done.logged, done.after),
+            **clock_counts(done.before, hidden, done.options.clock),
         }
 
     def describe(self, drawn: int, counts: Counts) -> str:
@@ -351,20 +326,12 @@ class PointsStep(Step[PointsOptions, PointsDraw, Nothing]):
         )
         return Nothing(), leave_out_dates(world, after, options.dates)
 
-    def check(
-        self,
-        world: StepContext,
-        before: WorkingSet,
-        drawn: PointsDraw,
-        logged: Nothing,
-        after: WorkingSet,
-        options: PointsOptions,
-    ) -> dict[str, int]:
+    def check(self, done: Taken[PointsOptions, PointsDraw, Nothing]) -> dict[str, int]:
         from freqdp_db.methods.unlinking.points import check_points
 
-        hidden = hide_samples(before, options)
-        check_hidden_samples(before, hidden, options)
-        return check_points(world, hidden, drawn, after, options)
+        hidden = hide_samples(done.before, done.options)
+        check_hidden_samples(done.before, hidden, done.options)
+        return check_points(done.world, hidden, done.drawn, done.after, done.options)
 
     def require_possible(self, options: PointsOptions, objects: int, samples: int) -> None:
         options.require_crowd(objects)
@@ -374,18 +341,11 @@ class PointsStep(Step[PointsOptions, PointsDraw, Nothing]):
 
         return column_comments(options.dates)
 
-    def counts(
-        self,
-        drawn: PointsDraw,
-        logged: Nothing,
-        before: WorkingSet,
-        after: WorkingSet,
-        options: PointsOptions,
-    ) -> Counts:
+    def counts(self, done: Taken[PointsOptions, PointsDraw, Nothing]) -> Counts:
         return {
-            "points": after.samples,
-            "samples_kept_share": after.samples / max(before.samples, 1),
-            "objects_without_a_point": len(np.setdiff1d(before.owners(), after.owners())),
+            "points": done.after.samples,
+            "samples_kept_share": done.after.samples / max(done.before.samples, 1),
+            "objects_without_a_point": len(np.setdiff1d(done.before.owners(), done.after.owners())),
         }
 
     def describe(self, drawn: int, counts: Counts) -> str:
