@@ -27,7 +27,7 @@ from freqdp_db.methods.frequency.perturbation import perturb_tf
 from freqdp_db.model.arrays import Ints, offsets_from, rows_of
 from freqdp_db.model.trajectories import Locations, Trajectories
 from freqdp_db.paper.grid_searches import SegmentRows, distinct_rows, search_linear
-from freqdp_db.paper.strategies import DEFAULT, STRATEGIES, Strategy, index_bytes
+from freqdp_db.paper.strategies import STRATEGIES, Strategy, index_bytes
 from freqdp_db.privacy.noise import SeededSource
 from freqdp_db.progress import Progress
 from freqdp_db.release.paging import DEFAULT_MEMORY
@@ -91,11 +91,6 @@ class SearchRun:
     strategies: list[Measured]
     stored: list[StoredSearch]
     """Only of all trajectories: the build has no grid of a part of them."""
-
-    def times_faster(self, name: str) -> float | None:
-        """How many times as long as the default index a strategy takes."""
-        took = {s.name: s.us_per_query for s in self.strategies}
-        return took[name] / took[DEFAULT] if {name, DEFAULT} <= set(took) else None
 
     def document(self) -> dict[str, object]:
         return asdict(self)

@@ -26,7 +26,7 @@ from freqdp_db.errors import BadInput, BudgetExceeded, Interrupted, NotFound
 from freqdp_db.model.documents import plain
 from freqdp_db.release import pipeline
 
-VERBS = [name for name in vars(freqdp_db.Freqdp) if not name.startswith("_") and name != "close"]
+VERBS = [name for name in dir(freqdp_db.Freqdp) if not name.startswith("_") and name != "close"]
 SAME: dict[str, tuple[tuple[Any, ...], tuple[str, ...]]] = {
     "datasets": ((), ("dataset", "list")),
     "builds": ((), ("dataset", "builds")),
