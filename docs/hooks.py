@@ -192,7 +192,7 @@ def python_page() -> str:
         "```",
         "",
     ]
-    for name, verb in vars(Freqdp).items():
+    for name, verb in inspect.getmembers(Freqdp, inspect.isfunction):
         if name.startswith("_"):
             continue
         lines += [*_function(verb), _cell(inspect.getdoc(verb) or ""), ""]

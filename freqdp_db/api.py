@@ -5,46 +5,44 @@ methods: from their signatures, the texts in `Annotated[...]` and their docstrin
 load quickly: what a verb needs is imported when it is called.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import replace as replaced
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Self, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 from freqdp_db.commands import (
     Argument,
+    Columns,
     Dataset,
     Engine,
+    Force,
     Memory,
     Method,
     MethodParameters,
     Option,
     Published,
-    Signature,
+    Roads,
     Workers,
     command,
 )
 from freqdp_db.errors import BadInput, FreqdpError, NotFound, Remark
+from freqdp_db.paper.verbs import PaperVerbs
 from freqdp_db.progress import Progress
-from freqdp_db.settings import Settings, load_settings
+from freqdp_db.settings import load_settings
 
 if TYPE_CHECKING:
     from freqdp_db import load, results
     from freqdp_db.configuration import Applied
     from freqdp_db.dataset.road_tables import MatchedDataset
-    from freqdp_db.db.builds import BuildSize, Window
-    from freqdp_db.db.connection import Database
+    from freqdp_db.db.builds import BuildSize
     from freqdp_db.db.datasets import DatasetRow
     from freqdp_db.db.jobs import JobView, WorkerRow
-    from freqdp_db.db.releases import ReleaseRow
-    from freqdp_db.engines.partitions import Engine as RunningEngine
     from freqdp_db.evaluation.audit import Audit
     from freqdp_db.evaluation.recommendation.choosing import Recommendation
     from freqdp_db.evaluation.report.report import Reported
     from freqdp_db.jobs.schedule import Schedule, Scheduled
-    from freqdp_db.paper.bench import PipelineBench, SearchBench
-    from freqdp_db.paper.bench_counts import CountsBench
     from freqdp_db.release.budgets import SourceBudget
     from freqdp_db.release.catalogue import Published as CatalogueEntry
     from freqdp_db.release.catalogue import Whereabouts
@@ -59,17 +57,12 @@ Value: TypeAlias = str | int | float | Decimal | None
 NewTable = Annotated[str, Option("Table to make: schema.table.")]
 Replace = Annotated[bool, Option("Drop a table of that name first.")]
 Append = Annotated[bool, Option("Add to a table made by this command.")]
-Force = Annotated[bool, Option("Overwrite existing files.")]
-Roads = Annotated[str | None, Option("Edge table of roads: schema.table.")]
-Columns = Annotated[
-    Sequence[str] | None, Option("With [[roads]]: ours=theirs, such as geom=the_geom.")
-]
 Seed = Annotated[int, Option("Picks the samples, queries and resamples of the metrics.")]
 Region = Annotated[
     str | None,
     Option(
-        "Public: where the data may lie: WEST,SOUTH,EAST,NORTH, a file of GeoJSON or WKT, or a table "
-        "of polygons."
+        "Public: where the data may lie: WEST,SOUTH,EAST,NORTH, a GeoJSON or WKT file, or a table of "
+        "polygons."
     ),
 ]
 Period = Annotated[
@@ -78,22 +71,21 @@ Period = Annotated[
 MaxExposure = Annotated[
     str | float | None,
     Option(
-        "Measured exposure with which a release is granted to analysts at most: 5%, or none. "
-        "Releases are held until they are measured and approved."
+        "Highest measured exposure with which a release is granted to analysts: 5%, or none. Releases "
+        "are held until they are measured and approved."
     ),
 ]
 Rules = Annotated[
     Sequence[str] | None,
     Option(
-        "Check a rule book, too: mds or usdot; may be repeated. Exit 3 if a rule is broken.",
+        "Also check a rule book: mds or usdot; may be repeated. Exit 3 if a rule is broken.",
         show_default=False,
     ),
 ]
 Persons = Annotated[
     str | None,
     Option(
-        "A name for those whose data it is, such as fleet-drivers: one budget for each name, across "
-        "tables and columns."
+        "Name of the population, such as fleet-drivers: it has one budget across tables and columns."
     ),
 ]
 TimeUnit = Annotated[
@@ -106,28 +98,22 @@ TimeUnit = Annotated[
 Unit = Annotated[
     str | None,
     Option(
-        "What guarantees for a person are for, said once: person (all data), person-day, person-week or "
-        "person-month, in [[timezone]]. Default: person.",
+        "What a guarantee for a person covers, declared once: person (all data), person-day, "
+        "person-week or person-month, in [[timezone]]. Default: person.",
         show_default=False,
     ),
 ]
 OneWindow = Annotated[
     str | None,
     Option(
-        "A day, week or month of the data, in the time zone of the dataset, that is over: 2024-05-06, "
-        "2024-W19, 2024-05, yesterday, last-week, last-month. Nothing else is read. Default: all data."
+        "Only this day, week or month, once it has ended, in the dataset's time zone: 2024-05-06, "
+        "2024-W19, 2024-05, yesterday, last-week, last-month. Default: all data."
     ),
 ]
 Series = Annotated[
     str | None,
-    Option("With [[window]]: the table that grows by it. Its windows are called SERIES_WINDOW."),
+    Option("With [[window]]: the table that the window is added to. Its release is SERIES_WINDOW."),
 ]
-Measured = Annotated[str | None, Argument("A registered dataset. Default: a made-up city.")]
-Sizes = Annotated[str, Option("Numbers of trajectories, with commas.")]
-Epsilon = Annotated[str, Option("Total, as for anonymize.")]
-BenchSeed = Annotated[int, Option("Which objects and which noise.")]
-
-_PAPERS_SIGNATURE = 10
 
 
 def connect(
@@ -147,102 +133,12 @@ def connect(
     return Freqdp(settings, progress=progress)
 
 
-class Freqdp:
+class Freqdp(PaperVerbs):
     """A database, and what freqdp does with it.
 
     Use it in a `with` block, or `close()` it in the end. Verbs return frozen documents, and raise a
     `FreqdpError` where the command would refuse.
     """
-
-    def __init__(
-        self,
-        settings: Settings,
-        *,
-        command: str = "library",
-        progress: Callable[[], Progress] = Progress,
-    ) -> None:
-        self.settings = settings
-        self._command = command
-        """What the server shows this session as."""
-        self._progress = progress
-        self._database: Database | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Leave the database; a verb that is called later connects again."""
-        if self._database is not None:
-            self._database.close()
-            self._database = None
-
-    def _connected(self) -> "Database":
-        """The database, whatever is in it."""
-        from freqdp_db.db.connection import connect
-
-        if self._database is None:
-            self._database = connect(self.settings, self._command)
-        return self._database
-
-    def _installed(self) -> "Database":
-        """The database; refused if its schema is missing or stale."""
-        from freqdp_db.db.schema import require_current
-
-        database = self._connected()
-        if self._reads_private():
-            require_current(database)
-        return database
-
-    def _reads_private(self) -> bool:
-        """Whether this login may read the private schema; if not, it is an analyst's."""
-        from freqdp_db.db.schema import reads_private
-
-        return reads_private(self._connected())
-
-    def _compiled(self) -> Progress:
-        """A progress for work that needs the compiled kernels, which are compiled if they are not."""
-        from freqdp_db.compiling import compile_kernels
-
-        progress = self._progress()
-        compile_kernels(progress)
-        return progress
-
-    def _dataset(self, name: str) -> "tuple[Database, DatasetRow]":
-        """The database, and a dataset that must be there."""
-        from freqdp_db.db.datasets import find_dataset
-
-        database = self._installed()
-        return database, find_dataset(database, name)
-
-    def _release(self, name: str) -> "tuple[Database, ReleaseRow]":
-        """The database, and a release that must be there."""
-        from freqdp_db.db.releases import find_release
-
-        database = self._installed()
-        return database, find_release(database, name)
-
-    def _window(self, dataset: "DatasetRow", word: str | None) -> "Window | None":
-        """The window that a word means in the time zone of a dataset, if it is over."""
-        from freqdp_db.db.builds import ended_window
-
-        if word is None:
-            return None
-        return ended_window(self._installed(), word, dataset.mapping.timezone)
-
-    @contextmanager
-    def _started(
-        self, engine: str | None, workers: int | None, *, kernels: bool = True
-    ) -> "Iterator[tuple[Progress, RunningEngine]]":
-        """What tells the block's progress, and the chosen engine, started."""
-        from freqdp_db.engines.choice import choose_engine, use_engine
-
-        chosen = choose_engine(engine, workers)
-        progress = self._compiled() if kernels else self._progress()
-        with use_engine(chosen, self._connected().conninfo, progress) as running:
-            yield progress, running
 
     # Installation
 
@@ -251,7 +147,7 @@ class Freqdp:
         self,
         *,
         roles: Annotated[
-            bool, Option("Insist on the group roles, and grant their rights again.")
+            bool, Option("Require the group roles, and grant their rights again.")
         ] = False,
     ) -> "results.Installed":
         """Create or upgrade freqdp's schemas in the database. Running it twice changes nothing."""
@@ -309,13 +205,12 @@ class Freqdp:
             Path | str, Option("The file with datasets, limits and schedules.")
         ] = "freqdp.toml",
         *,
-        plan: Annotated[bool, Option("Only show what would be changed.")] = False,
+        plan: Annotated[bool, Option("Only show the pending changes.")] = False,
     ) -> "Applied":
-        """Bring about what freqdp.toml says: datasets, limits, budgets, schedules.
+        """Make the database match freqdp.toml: datasets, limits, budgets, schedules.
 
-        What is there and as the file says stays; what the file does not name is left alone. Budgets are
-        only raised. Where a dataset reads another table or other columns than the file says, nothing is
-        done at all.
+        Datasets that the file does not name are left alone. Budgets are only raised. If a registered
+        dataset reads another table or other columns than the file says, nothing is changed at all.
         """
         from freqdp_db.configuration import apply
 
@@ -325,7 +220,7 @@ class Freqdp:
     def uninstall_script(self) -> "results.Script":
         """Print the script that removes freqdp from a database: schemas, releases, ledger, roles.
 
-        Nothing is run, and no database is asked.
+        It runs nothing and connects to no database.
         """
         from freqdp_db.db.schema import removal_script
         from freqdp_db.db.tables import Names
@@ -335,7 +230,7 @@ class Freqdp:
 
     @command("doctor")
     def doctor(self) -> "results.Diagnosis":
-        """Say what is missing, and the command that fixes it."""
+        """Check the installation: what is missing, and the command that fixes it."""
         from freqdp_db.doctor import diagnose
         from freqdp_db.results import Diagnosis
 
@@ -358,12 +253,12 @@ class Freqdp:
         roads_into: Annotated[str, Option("Table of the city's roads.")] = "demo.roads",
         poi_into: Annotated[str, Option("Table of its points of interest, for klt.")] = "demo.poi",
         *,
-        objects: Annotated[int, Option("People and taxis, one in ten a taxi.")] = 200,
+        objects: Annotated[int, Option("Number of people and taxis; one in ten is a taxi.")] = 200,
         days: Annotated[int, Option("Days to record, from a Monday on.")] = 7,
         seed: Annotated[int, Option("The same seed gives the same city.")] = 1,
         replace: Replace = False,
     ) -> "load.LoadedCity":
-        """Make up a city: roads, points of interest, and people and taxis that move."""
+        """Generate a city: roads, points of interest, and the positions of people and taxis."""
         from freqdp_db.load import load_city, mode_of
 
         return load_city(
@@ -382,19 +277,19 @@ class Freqdp:
         lat: Annotated[str, Option("Column of the latitude (or y).")],
         object: Annotated[str | None, Option("Column of the object's id.")] = None,
         object_from_file: Annotated[
-            bool, Option("Each file's name, without its ending, is the object.")
+            bool, Option("The name of each file, without extension, is the object.")
         ] = False,
         delimiter: Annotated[str, Option("One character, or tab.")] = ",",
         header: Annotated[
             bool,
-            Option("Without: columns are numbers from 1.", name="--header/--no-header"),
+            Option("Without a header, columns are numbers from 1.", name="--header/--no-header"),
         ] = True,
         time_format: Annotated[
             str, Option("iso, epoch, epoch-ms, or a format such as '%d/%m/%Y %H:%M'.")
         ] = "iso",
-        timezone: Annotated[str, Option("Zone of times that do not name theirs.")] = "UTC",
+        timezone: Annotated[str, Option("Time zone of times without one.")] = "UTC",
         srid: Annotated[int, Option("Reference system of the coordinates.")] = 4326,
-        skip_bad: Annotated[bool, Option("Leave unreadable rows out, and count them.")] = False,
+        skip_bad: Annotated[bool, Option("Skip unreadable rows and count them.")] = False,
         replace: Replace = False,
         append: Append = False,
     ) -> "load.LoadedCsv":
@@ -419,8 +314,8 @@ class Freqdp:
         folder: Annotated[str, Argument("Folder with 1.txt, 2.txt, ...")],
         into: NewTable,
         *,
-        limit: Annotated[int | None, Option("Only the first so many taxis.")] = None,
-        min_samples: Annotated[int, Option("Leave out taxis with fewer rows.")] = 0,
+        limit: Annotated[int | None, Option("Only this many taxis, the first ones.")] = None,
+        min_samples: Annotated[int, Option("Skip taxis with fewer rows.")] = 0,
         replace: Replace = False,
         append: Append = False,
     ) -> "load.LoadedFiles":
@@ -457,17 +352,17 @@ class Freqdp:
             Sequence[str] | None, Argument("NODES.csv EDGES.csv, unless [[source]] is given.")
         ] = None,
         *,
-        source: Annotated[str | None, Option("Edge table that is there: schema.table.")] = None,
+        source: Annotated[str | None, Option("Existing edge table: schema.table.")] = None,
         map: Annotated[
             Sequence[str] | None, Option("With [[source]]: ours=theirs, such as geom=the_geom.")
         ] = None,
         vertices_into: Annotated[str | None, Option("Also make a table of junctions.")] = None,
         every: Annotated[
-            float | None, Option("Add points to it, every so many metres of road.")
+            float | None, Option("Also add points to it at this distance along roads, in metres.")
         ] = None,
         replace: Replace = False,
     ) -> "load.LoadedRoads":
-        """Load a road network from two CSV files, or from an edge table that is there."""
+        """Load a road network from two CSV files or an existing edge table."""
         from freqdp_db.load import load_roads, mode_of
 
         return load_roads(
@@ -487,13 +382,13 @@ class Freqdp:
         time: Annotated[
             str | None,
             Option(
-                "Column with the time: timestamp, date or epoch numbers. Of lines: an array, a time for "
-                "each point; left out: M, in Unix seconds. Of trip records: START,END."
+                "Column with the time: timestamp, date or epoch numbers. For lines: an array, a time for "
+                "each point; without it, M in Unix seconds. For trip records: START,END."
             ),
         ] = None,
         geom: Annotated[
             str | None,
-            Option("Column with a point, or with the line of a trip. Of trip records: START,END."),
+            Option("Column with a point, or with the line of a trip. For trip records: START,END."),
         ] = None,
         lon: Annotated[str | None, Option("Column with the longitude.")] = None,
         lat: Annotated[str | None, Option("Column with the latitude.")] = None,
@@ -507,7 +402,7 @@ class Freqdp:
             ),
         ] = None,
         timezone: Annotated[
-            str, Option("Zone of times that have none, and of days and hours.")
+            str, Option("Time zone of times without one, and of days and hours.")
         ] = "UTC",
         where: Annotated[str | None, Option("Condition on the rows, in SQL.")] = None,
         budget: Annotated[
@@ -570,10 +465,10 @@ class Freqdp:
             ),
         ] = None,
     ) -> "results.Dataset":
-        """Say where and when a dataset's data may lie, what releases may expose, or whose data it is.
+        """Declare a dataset's region and period, its limit on exposure, its population or its units.
 
-        If there are persons of that name already, the two budgets become one: what both have spent
-        counts, and what was granted is that of the name's. A time unit holds for the next build.
+        If a population of that name exists, the two budgets are merged: what both have spent counts
+        against what the named one was granted. A time unit takes effect with the next build.
         """
         from freqdp_db.dataset.facts import change_facts
         from freqdp_db.dataset.registration import declare_time_unit, parse_unit
@@ -617,9 +512,9 @@ class Freqdp:
         engine: Engine = None,
         workers: Workers = None,
     ) -> "results.BuiltDataset":
-        """Make a consistent copy of the source: cleaned, projected, snapped, with segments and grid.
+        """Copy the source from one snapshot: cleaned, projected, snapped, with segments and grid.
 
-        Of a window, nothing but its rows is read. Such a build serves the releases of that window.
+        With a window, only its rows are read, for releases of that window.
         """
         from freqdp_db.dataset.building import build_and_look
         from freqdp_db.dataset.facts import declared_coverage
@@ -643,14 +538,14 @@ class Freqdp:
 
     @command("dataset list")
     def datasets(self) -> "list[DatasetRow]":
-        """All datasets."""
+        """List the datasets."""
         from freqdp_db.db.datasets import list_datasets
 
         return list_datasets(self._installed())
 
     @command("dataset show")
     def dataset(self, name: Dataset) -> "results.Dataset":
-        """One dataset: its mapping, its current build and its budget."""
+        """Show a dataset: its mapping, its current build and its budget."""
         from freqdp_db import results
         from freqdp_db.db.builds import find_build
         from freqdp_db.db.ledger import budgets, find_budget
@@ -666,7 +561,7 @@ class Freqdp:
 
     @command("dataset builds")
     def builds(self) -> "list[BuildSize]":
-        """All builds that are kept, the largest first, and what keeps them."""
+        """List the builds that are kept, largest first, and what each is kept for."""
         from freqdp_db.db.builds import builds_by_size
 
         return builds_by_size(self._installed())
@@ -701,7 +596,7 @@ class Freqdp:
         workers: Workers = None,
         **parameters: Annotated[Value, MethodParameters(without=("seed",))],
     ) -> "Plan":
-        """What anonymize would spend, edit and take. Spends nothing; for the curator's eyes."""
+        """Show what `anonymize` would spend and change, and the time it takes. Spends nothing."""
         from freqdp_db.release.planning import make_plan
         from freqdp_db.release.request import Request
 
@@ -719,10 +614,10 @@ class Freqdp:
         *,
         name: Annotated[str | None, Option("Name of the release. Default: <dataset>_<n>.")] = None,
         new_draw: Annotated[
-            bool, Option("Draw afresh even if this request was answered before.")
+            bool, Option("Draw new noise even if this request was answered before.")
         ] = False,
         hold: Annotated[
-            bool, Option("For curators only, until `freqdp release approve` grants it.")
+            bool, Option("Keep it from analysts until `freqdp release approve` grants it.")
         ] = False,
         window: OneWindow = None,
         series: Series = None,
@@ -733,8 +628,8 @@ class Freqdp:
     ) -> "Anonymized":
         """Anonymize a dataset and publish the result as a new table.
 
-        A request that was answered before gets the same release again, and one that was interrupted is
-        continued. Of a window the newest build is taken; the first time, its rows are read.
+        The same request again returns the same release; one that was interrupted is continued. With a
+        window, its newest build is used; the first time, its rows are read.
         """
         from freqdp_db.dataset.building import build_of_window
         from freqdp_db.release import pipeline
@@ -768,7 +663,7 @@ class Freqdp:
 
     @command("release list")
     def releases(self) -> "list[Release] | list[CatalogueEntry]":
-        """All releases that were ever asked for; for analysts, those that are published."""
+        """List all releases ever requested; for analysts, those that are published."""
         from freqdp_db.db.releases import list_releases
         from freqdp_db.release.catalogue import published
         from freqdp_db.release.summary import Release
@@ -788,7 +683,7 @@ class Freqdp:
             ),
         ],
     ) -> "Release | CatalogueEntry":
-        """One release: parameters, edits, guarantee, and what a whole user costs; or a series."""
+        """Show a release or a series: parameters, edits, guarantee, and what a whole user costs."""
         from freqdp_db.release.catalogue import find_published
         from freqdp_db.release.summary import Release
 
@@ -829,7 +724,7 @@ class Freqdp:
         engine: Engine = None,
         workers: Workers = None,
     ) -> "Anonymized":
-        """Go on with an interrupted release from its stored targets. Spends nothing."""
+        """Continue an interrupted release from its stored draws. Spends nothing."""
         from freqdp_db.release import pipeline
         from freqdp_db.release.inputs import parse_memory
         from freqdp_db.release.summary import Anonymized
@@ -851,8 +746,8 @@ class Freqdp:
     ) -> "results.Approved":
         """Grant a release that is held to analysts.
 
-        If its dataset has a limit (max exposure), the release is measured first, unless it was, and one
-        that exposes more stays held.
+        If its dataset has a limit (max exposure), the release is measured first, unless that was done,
+        and stays held if it exposes more.
         """
         from freqdp_db.db.datasets import get_dataset
         from freqdp_db.evaluation.evaluate import approve_within_limit
@@ -881,8 +776,8 @@ class Freqdp:
     ) -> "results.Withdrawn":
         """Revoke, empty and drop a release, or give up an unfinished one. The spend stays spent.
 
-        Analysts can read it no longer, whatever they have open. What they have open, or a view of
-        theirs, may put off that its tables are dropped: the same again, or any later work, does that.
+        Analysts lose access at once. A transaction or a view of theirs can delay the dropping of its
+        tables: run the command again, or leave it to the next release or a worker.
         """
         from freqdp_db.release import approving as withdrawing
         from freqdp_db.results import Withdrawn
@@ -900,13 +795,13 @@ class Freqdp:
             Option("The other database: URL or libpq string.", environment="FREQDP_PUBLISH_TO"),
         ],
         all: Annotated[
-            bool, Option("All that analysts may read; removes there what was withdrawn here.")
+            bool,
+            Option("All releases that analysts may read; removes there what was withdrawn here."),
         ] = False,
     ) -> "Handed":
-        """Copy releases for analysts into a database that has nothing but them. Again, it changes nothing.
+        """Copy releases for analysts into another database with PostGIS. Running it again is a no-op.
 
-        Its logins can see nothing of the private tables, not even how many rows they have. It needs
-        PostGIS.
+        Logins there see nothing of the private tables, not even how many rows they have.
         """
         from freqdp_db.release import publishing
 
@@ -934,7 +829,7 @@ class Freqdp:
     ) -> "Exported":
         """Write a release to a file, with its guarantee and terms of use beside it.
 
-        Of a series, all windows: a file for each of its tables, or a layer of a GeoPackage.
+        A series is written with all its windows: a file for each table, or a layer of a GeoPackage.
         """
         from freqdp_db.release.export.exporting import export_release
 
@@ -950,7 +845,7 @@ class Freqdp:
         name: Published,
         *,
         public: Annotated[
-            bool, Option("From the released table alone. Analysts can, too.")
+            bool, Option("From the released table alone; analysts may run this.")
         ] = False,
         evidence: Annotated[
             bool,
@@ -1008,7 +903,7 @@ class Freqdp:
     def find_object(
         self, object: Annotated[str, Option("Key of the object, as in the source.")]
     ) -> "list[Whereabouts]":
-        """Which builds and releases hold an object, for erasure requests."""
+        """Find the builds and releases that hold an object, for erasure requests."""
         from freqdp_db.release import catalogue as finding
 
         return finding.find_object(self._installed(), object)
@@ -1035,31 +930,34 @@ class Freqdp:
         dataset: Dataset,
         *,
         risk: Annotated[
-            str | float | Decimal, Option("What an attacker may learn of a person: 5%, 0.05.")
+            str | float | Decimal,
+            Option("How much of a person's data an attacker may learn: 5%, 0.05."),
         ] = "5%",
         purpose: Annotated[
             str, Option("What analysts ask: density, flows, trips or histories.")
         ] = "density",
         objects: Annotated[
             int | None,
-            Option("Try it on so many, half of them held out. Default: what fits into the time."),
+            Option(
+                "Number of objects to try on, half of them held out. Default: as many as time allows."
+            ),
         ] = None,
         minutes: Annotated[
-            str | float | Decimal, Option("How long it may take; what is left out is said.")
+            str | float | Decimal, Option("Time limit; says what was left out.")
         ] = "10",
         roads: Annotated[
             str | None,
-            Option("Public table of roads that made-up trips keep to: schema.table. Slower."),
+            Option("Public table of roads for synthetic trips: schema.table. Slower."),
         ] = None,
         out: Annotated[
             Path | str | None, Option("Folder for the page. Default: recommend_DATASET.")
         ] = None,
-        seed: Annotated[int, Option("Picks the halves, the noise and the attackers' luck.")] = 1,
+        seed: Annotated[int, Option("Picks the halves, the noise and the attackers' draws.")] = 1,
         force: Annotated[bool, Option("Overwrite an existing page.")] = False,
     ) -> "Recommendation":
-        """Try methods on your data: which keeps the risk and serves best? Publishes and spends nothing.
+        """Try the methods on your data and print the command of the most useful one within the risk.
 
-        Writes a page with a picture and answers with one command to copy. For the curator's eyes.
+        Writes a page with a chart. Publishes and spends nothing. For curators.
         """
         from freqdp_db.evaluation.recommendation.recommend import RecommendOptions, recommend_on
 
@@ -1089,11 +987,11 @@ class Freqdp:
         engine: Engine = None,
         workers: Workers = None,
     ) -> "results.Evaluated":
-        """Measure a release against its originals: attacks, utility, recovery. For the curator's eyes.
+        """Measure a release against its originals: attacks, utility, recovery. For curators.
 
-        Of a series: what attackers learn from its newest windows together, up to 30 of them, by how many.
-        With --table, a table of trajectories that was made elsewhere is measured in the same way against
-        the current build of a dataset. Nothing is stored or spent, and the table is only read.
+        For a series: what attackers learn from its newest windows together, up to 30 of them. With
+        --table, a table of trajectories made elsewhere is measured in the same way against the current
+        build of a dataset. Nothing is stored or spent, and the table is only read.
         """
         from freqdp_db.dataset.road_tables import found_roads, some_roads
         from freqdp_db.evaluation import evaluate as evaluating
@@ -1171,7 +1069,7 @@ class Freqdp:
         key: Annotated[
             str | None,
             Option(
-                "Whose the trajectories are: a table of two columns, trajectory and object. Default: "
+                "Table that says whose each trajectory is: two columns, trajectory and object. Default: "
                 "found by matching places and times."
             ),
         ] = None,
@@ -1179,7 +1077,7 @@ class Freqdp:
         map: Columns = None,
         seed: Seed = 1,
         rules: Rules = None,
-        out: Annotated[Path | str | None, Option("Write a page of it: an HTML file.")] = None,
+        out: Annotated[Path | str | None, Option("Also write an HTML page.")] = None,
         force: Annotated[bool, Option("Overwrite an existing file.")] = False,
     ) -> "results.EvaluatedTable":
         """Measure a table of trajectories that was made elsewhere, as if it were a release of a dataset.
@@ -1240,94 +1138,6 @@ class Freqdp:
             words=judged.lines(),
         )
 
-    @command("experiment")
-    def experiment(
-        self,
-        dataset: Dataset,
-        *,
-        method: Annotated[
-            Sequence[str] | None,
-            Option(
-                "May be repeated; with a spread, a radius or an accounting: lg:paper, rsc:500, "
-                "strict:pure. Default: those of the paper."
-            ),
-        ] = None,
-        epsilon: Annotated[Sequence[str] | None, Option("May be repeated. Default 1.")] = None,
-        objects: Annotated[
-            Sequence[int] | None, Option("How many objects; may be repeated. Default: all.")
-        ] = None,
-        seeds: Annotated[int, Option("Runs of each, with seeds 1, 2, ...")] = 5,
-        signature: Signature = _PAPERS_SIGNATURE,
-        time_step: Annotated[
-            Sequence[str] | None,
-            Option("Released times: none, 60s, 5min; may be repeated. Default none."),
-        ] = None,
-        roads: Roads = None,
-        map: Columns = None,
-        trips: Annotated[
-            bool,
-            Option(
-                "Measure synthetic methods as they are compared: on trips in the region, with a "
-                "resample of the objects beside them."
-            ),
-        ] = False,
-        each_trip: Annotated[
-            bool, Option("With [[trips]]: take every trip for an object.")
-        ] = False,
-        paper: Annotated[
-            bool,
-            Option(
-                "The paper's whole table beside its published values, and its two figures; needs "
-                "[[roads]]."
-            ),
-        ] = False,
-        poi: Annotated[
-            str | None, Option("With [[paper]]: points of interest for klt: schema.table.")
-        ] = None,
-        category: Annotated[str | None, Option("With [[poi]]: its column of categories.")] = None,
-        out: Annotated[
-            Path | str | None, Option("Folder to write. Default: experiment_DATASET.")
-        ] = None,
-        force: Force = False,
-        engine: Engine = None,
-        workers: Workers = None,
-    ) -> "results.Experiment":
-        """Measure methods side by side: a table and two figures. Publishes and spends nothing."""
-        from freqdp_db.dataset.road_tables import found_roads, some_roads
-        from freqdp_db.paper.experiment import ExperimentOptions, experiment_on
-        from freqdp_db.paper.summary_table import PaperOptions, paper_on
-        from freqdp_db.results import Experiment
-
-        table, folder = some_roads(roads, map), None if out is None else Path(out)
-        if paper:
-            asked = None if signature == _PAPERS_SIGNATURE else signature
-            given = {"[[method]]": method, "[[time_step]]": time_step, "[[signature]]": asked}
-            for option, value in given.items():
-                if value is not None:
-                    raise BadInput(
-                        f"{option} is not for [[paper]]", remedy="the paper's own are taken"
-                    )
-        elif poi is not None or category is not None:
-            raise BadInput(
-                "[[poi]] and [[category]] are for [[paper]]",
-                remedy="say [[paper]], or leave them out",
-            )
-        database = self._installed()
-        with self._started(engine, workers, kernels=False) as (progress, running):
-            found = found_roads(database, table)
-            if paper:
-                papers = PaperOptions(objects, epsilon, seeds, poi, category, found, folder, force)
-                written = paper_on(database, dataset, papers, progress, running)
-            else:
-                options = ExperimentOptions(
-                    method, epsilon, objects, seeds, signature, time_step, found, folder, force,
-                    trips, each_trip,
-                )  # fmt: skip
-                written = experiment_on(database, dataset, options, progress, running)
-        return Experiment(
-            dataset, written.files, written.runs, progress.seconds, markdown=written.markdown
-        )
-
     @command("audit")
     def audit(
         self,
@@ -1337,7 +1147,7 @@ class Freqdp:
         runs: Annotated[int, Option("Runs in each of two neighbouring worlds.")] = 40_000,
         **parameters: Annotated[Value, MethodParameters(without=("seed", "time_step"))],
     ) -> "Audit":
-        """Bound epsilon from below, by experiment. Publishes and spends nothing; for the curator.
+        """Find a lower bound on epsilon by experiment. Publishes and spends nothing. For curators.
 
         Exit 3 if a mechanism loses more than it claims.
         """
@@ -1360,7 +1170,7 @@ class Freqdp:
         map: Columns = None,
         replace: Replace = False,
     ) -> "MatchedDataset":
-        """Put a dataset's samples on roads (Newson and Krumm), in a table of yours."""
+        """Match a dataset's samples to roads (Newson and Krumm) and write them to a new table."""
         from freqdp_db.dataset.road_tables import MatchedDataset, RoadTable, match_dataset
         from freqdp_db.db.names import parse_relation
         from freqdp_db.load import mode_of
@@ -1379,73 +1189,11 @@ class Freqdp:
         )
         return MatchedDataset(**vars(found), seconds=progress.seconds)
 
-    @command("bench search")
-    def bench_search(
-        self,
-        dataset: Measured = None,
-        *,
-        sizes: Sizes = "1000,10000",
-        queries: Annotated[
-            int, Option("How many queries to ask; slow strategies get a part of them.")
-        ] = 2000,
-        strategies: Annotated[str | None, Option("Names, with commas. Default: all.")] = None,
-        epsilon: Epsilon = "1",
-        signature: Signature = 10,
-        seed: BenchSeed = 1,
-    ) -> "SearchBench":
-        """Time per query of every search strategy and of PostGIS's GiST, and whether they agree."""
-        from freqdp_db.paper.bench import bench_searches
-        from freqdp_db.release.request import Request
-
-        request = Request.parse("gl", epsilon=epsilon, signature=signature)
-        return bench_searches(
-            self._installed(), dataset, sizes, queries, strategies, request, seed,
-            self._compiled(),
-        )  # fmt: skip
-
-    @command("bench pipeline")
-    def bench_pipeline(
-        self,
-        dataset: Measured = None,
-        *,
-        sizes: Sizes = "1000,2000,5000,10000",
-        method: Annotated[str, Option("lg, gl, pure-g or pure-l.")] = "gl",
-        epsilon: Epsilon = "1",
-        signature: Signature = 10,
-        seed: BenchSeed = 1,
-    ) -> "PipelineBench":
-        """Build, anonymize and verify by stage, beside the copy floor, in schemas that are dropped again."""  # noqa: E501
-        from freqdp_db.paper.bench import bench_pipelines
-        from freqdp_db.release.request import Request
-
-        request = Request.parse(method, epsilon=epsilon, signature=signature, seed=seed)
-        return bench_pipelines(self._installed(), dataset, sizes, request, seed, self._compiled)
-
-    @command("bench counts")
-    def bench_counts(
-        self,
-        dataset: Dataset,
-        *,
-        zones: Annotated[str, Option("Zones: a table, grid:1km or h3:8.")] = "grid:1km",
-        bins: Annotated[str, Option("Time bins.")] = "hour-of-day",
-        epsilon: Annotated[str, Option("One or more, with commas between.")] = "1,2",
-        seeds: Annotated[int, Option("How often noise is drawn.")] = 5,
-        seed: BenchSeed = 1,
-    ) -> "CountsBench":
-        """Errors and margins of counts, beside a noisy histogram by OpenDP and a strict release."""
-        from freqdp_db.paper.bench_counts import bench_counts
-        from freqdp_db.release.request import Request
-
-        request = Request.parse("counts", zones=zones, bins=bins, seed=seed)
-        database, registered = self._dataset(dataset)
-        self._compiled()
-        return bench_counts(database, registered, request, epsilon, seeds)
-
     # Budgets
 
     @command("budget")
     def budget(self, dataset: Dataset) -> "SourceBudget":
-        """What a dataset's source may spend, has spent and has left, and by which releases."""
+        """Show what a dataset's source may spend, has spent and has left, and on which releases."""
         from freqdp_db.release.budgets import source_budget
 
         database, row = self._dataset(dataset)
@@ -1457,16 +1205,16 @@ class Freqdp:
         dataset: Dataset,
         amount: Annotated[
             Decimal | int | str,
-            Option("Raise the budget by so much epsilon for one [[unit]]."),
+            Option("Epsilon to add to the budget for one [[unit]]."),
         ],
-        reason: Annotated[str, Option("Why it is raised; goes into the ledger.")],
+        reason: Annotated[str, Option("Why; goes into the ledger.")],
         *,
         unit: Annotated[
             str,
             Option("What [[amount]] is for: occurrence, or person (one object with all its data)."),
         ] = "occurrence",
     ) -> "SourceBudget":
-        """Let a dataset's source spend so much epsilon more. Who did it and why goes into the ledger.
+        """Raise the budget of a dataset's source. Who did it and why goes into the ledger.
 
         Epsilon of a person is that of one object with all its data at delta 0.000001, and is kept as
         rho, which adds up over releases.
@@ -1482,13 +1230,14 @@ class Freqdp:
         self,
         *,
         head: Annotated[
-            str | None, Option("A ledger_head that a release published: must still be there.")
+            str | None,
+            Option("A ledger head that you stored, from the catalogue: must still be there."),
         ] = None,
     ) -> "results.LedgerVerified":
         """Check the hash chains. Exit 3 if an entry was changed or is missing.
 
-        The heads in the catalogue are looked up too. Only a head that was kept elsewhere shows
-        that ledger and catalogue were rewritten together.
+        The heads in the catalogue are looked up, too. If ledger and catalogue were both rewritten, the
+        change shows against a ledger head that you stored elsewhere.
         """
         from freqdp_db.release.budgets import verify_ledger
         from freqdp_db.results import LedgerVerified
@@ -1505,28 +1254,30 @@ class Freqdp:
         once: Annotated[
             bool,
             Option(
-                "Do what is due, then end. Exit 4 if a job was refused, 5 if one failed, 6 if one was "
-                "put off. For timers and CronJobs."
+                "Do what is due, then exit: 4 if a job was refused, 5 if one failed, 6 if one was put off. "
+                "For timers and CronJobs."
             ),
         ] = False,
         lease: Annotated[
             float | str,
-            Option("Seconds without a sign of life after which others take a job over."),
+            Option("Seconds without a heartbeat after which another worker takes a job over."),
         ] = "60",
         grace: Annotated[
             float | str,
             Option("Seconds to finish the job in hand after SIGTERM; then it is given back."),
         ] = "20",
-        metrics: Annotated[int | None, Option("Serve numbers for Prometheus on this port.")] = None,
+        metrics: Annotated[int | None, Option("Serve metrics for Prometheus on this port.")] = None,
         metrics_address: Annotated[
             str,
-            Option("Where [[metrics]] listens. 0.0.0.0 is for containers: others can reach it."),
+            Option(
+                "Address that [[metrics]] listens on. 0.0.0.0, for containers, lets others connect."
+            ),
         ] = "127.0.0.1",
         engine: Engine = None,
         workers: Workers = None,
         log: bool = True,
     ) -> "results.Worked":
-        """Serve the jobs that were asked for in SQL, and the schedules. Logs JSON lines to stderr."""
+        """Run the jobs that were requested in SQL, and the schedules. Logs JSON lines to stderr."""
         from freqdp_db.engines.choice import choose_engine, use_engine
         from freqdp_db.evaluation.evaluate import approve_within_limit
         from freqdp_db.jobs.log import json_lines
@@ -1550,10 +1301,10 @@ class Freqdp:
             return Worked(**vars(worker.serve(once=once)), once=once)
 
     @command(
-        "worker", switch="health", help="Say whether a worker on this machine lives; exit 1 if not."
+        "worker", switch="health", help="Check that a worker runs on this machine; exit 1 if not."
     )
     def living_worker(self) -> "WorkerRow":
-        """The worker of this machine that was heard of last; refused if none lives."""
+        """The worker of this machine that was last seen; refused if none is alive."""
         from freqdp_db.jobs.metrics import require_worker_here
 
         return require_worker_here(self._installed())
@@ -1563,9 +1314,9 @@ class Freqdp:
         self,
         *,
         job: Annotated[int | None, Option("This one only.")] = None,
-        limit: Annotated[int, Option("Show so many: open ones, then the newest.")] = 20,
+        limit: Annotated[int, Option("How many to show: open ones, then the newest.")] = 20,
     ) -> "list[JobView]":
-        """Releases that were asked for in SQL or by a schedule: how they stand, what came of them."""
+        """List the releases that were requested in SQL or by a schedule, with state and outcome."""
         from freqdp_db.db.jobs import list_jobs
 
         if limit < 1:
@@ -1585,9 +1336,9 @@ class Freqdp:
 
         return CancelledJob(job, cancel_job(self._installed(), job))
 
-    @command("jobs", switch="workers", help="Show the workers that live instead.")
+    @command("jobs", switch="workers", help="Show the running workers instead.")
     def workers(self) -> "list[WorkerRow]":
-        """The workers that live, on any machine."""
+        """The workers that are alive, on any machine."""
         from freqdp_db.jobs.metrics import living_workers
 
         return living_workers(self._installed())
@@ -1605,23 +1356,24 @@ class Freqdp:
         timezone: Annotated[str, Option("The zone that [[at]] is read in.")] = "UTC",
         keep: Annotated[
             int | None,
-            Option("Withdraw all but so many of the schedule's releases. Default: keep all."),
+            Option(
+                "Keep this many of the schedule's releases and withdraw older ones. Default: keep all."
+            ),
         ] = None,
         hold: Annotated[
-            bool, Option("Each release is for curators only, until it is approved.")
+            bool, Option("Keep each release from analysts until it is approved.")
         ] = False,
         new_draw: Annotated[
             bool,
             Option(
-                "Publish and pay also when nothing has changed: otherwise a time without a new "
-                "version says so, exactly."
+                "Publish and pay even if the data has not changed: a missing version would say that."
             ),
         ] = False,
         window: Annotated[
             str | None,
             Option(
-                "Release each day, week or month once, when it is over, in a table that grows. "
-                "Default: all data, again and again."
+                "day, week or month: release each once, after it has ended, in a table that grows. "
+                "Default: all data each time."
             ),
         ] = None,
         series: Annotated[
@@ -1631,12 +1383,12 @@ class Freqdp:
         since: Annotated[
             str | None,
             Option(
-                "With [[window]]: the first window, such as 2024-05-06. Default: the one that is on."
+                "With [[window]]: the first window, such as 2024-05-06. Default: the current one."
             ),
         ] = None,
         **parameters: Annotated[Value, MethodParameters(without=("seed",))],
     ) -> "Scheduled":
-        """Rebuild a dataset and publish a new release of it, again and again. A worker does it."""
+        """Rebuild a dataset and publish a new release at the given times. A worker does it."""
         from freqdp_db.jobs import schedule as scheduling
         from freqdp_db.jobs.document import JobRequest, check_keep
         from freqdp_db.release.request import Request
@@ -1658,7 +1410,7 @@ class Freqdp:
 
     @command("schedule list")
     def schedules(self) -> "list[Schedule]":
-        """Schedules: when they ask, for what, and why those that ended have ended."""
+        """List the schedules: when they run, what they request, and why ended ones ended."""
         from freqdp_db.db.datasets import get_dataset
         from freqdp_db.db.schedules import list_schedules
         from freqdp_db.jobs.schedule import Schedule

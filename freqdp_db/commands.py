@@ -9,7 +9,7 @@ line, the keys of `freqdp.toml` and the reference pages are made from that. A pa
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar, get_args, get_origin
 
@@ -64,6 +64,8 @@ class Command:
     """The option that chooses this verb among those of one command; None: it is the command itself."""
     help: str
     """Of the switch, where it is a flag and no parameter of the verb."""
+    passes_options: bool
+    """Options that it does not know are arguments."""
 
 
 @dataclass(frozen=True)
@@ -87,22 +89,29 @@ class Declared:
 
 
 def command(
-    path: str, *, switch: str | None = None, help: str = ""
+    path: str, *, switch: str | None = None, help: str = "", passes_options: bool = False
 ) -> Callable[[Function], Function]:
     """Put a verb on the command line; `switch`: the option that chooses it in a command of another's."""
 
     def declare(verb: Function) -> Function:
-        setattr(verb, _DECLARED, Command(tuple(path.split()), switch, help))
+        setattr(verb, _DECLARED, Command(tuple(path.split()), switch, help, passes_options))
         return verb
 
     return declare
 
 
 def commands_of(face: type) -> Iterator[tuple[str, Command]]:
-    """The verbs of a class that are commands, in the order in which they are written."""
-    for name, verb in vars(face).items():
-        if hasattr(verb, _DECLARED):
-            yield name, getattr(verb, _DECLARED)
+    """The verbs of a class and its bases that are commands, in the order in which they are written."""
+    for owner in face.__mro__:
+        for name, verb in vars(owner).items():
+            if hasattr(verb, _DECLARED):
+                yield name, getattr(verb, _DECLARED)
+
+
+def declaration_of(face: type, name: str) -> Command:
+    """Where on the command line a verb of a class stands."""
+    declared: Command = getattr(getattr(face, name), _DECLARED)
+    return declared
 
 
 def parameters_of(verb: Callable[..., Any]) -> tuple[list[Declared], MethodParameters | None]:
@@ -127,18 +136,21 @@ Method = Annotated[str | None, MethodName()]
 Memory = Annotated[
     int | str,
     Option(
-        "How much of the segments the search may hold: 256MB, 4GB. Less is slower; the result is the "
-        "same."
+        "Memory for the segments of the search: 256MB, 4GB. Less is slower; the result is the same."
     ),
 ]
 Engine = Annotated[
     str | None,
     Option(
-        "Who does the work: threads (of this process); dask (processes that it starts); "
-        "dask://host:8786 or tls://host:8786 (a scheduler of yours). The result is the same. "
-        "Default: FREQDP_ENGINE, then threads.",
+        "What does the work: threads (of this process); dask (local processes); dask://host:8786 or "
+        "tls://host:8786 (your scheduler). The result is the same. Default: FREQDP_ENGINE, then threads.",
         show_default=False,
     ),
 ]
 Workers = Annotated[int | None, Option("Processes of [[engine]] dask. Default: one for each core.")]
 Signature = Annotated[int, Option("m: size of a signature.")]
+Force = Annotated[bool, Option("Overwrite existing files.")]
+Roads = Annotated[str | None, Option("Edge table of roads: schema.table.")]
+Columns = Annotated[
+    Sequence[str] | None, Option("With [[roads]]: ours=theirs, such as geom=the_geom.")
+]

@@ -69,17 +69,16 @@ class Applied(Document):
     def lines(self) -> list[str]:
         """In words."""
         lines = []
+        for change in self.changes:
+            word = "Done" if self.applied else "Pending"
+            lines.append(f"{word}: {change.dataset}: {change.what}")
+            lines += [] if change.note is None else [f"  Note: {change.note}."]
         if not self.changes:
-            lines = [f"Nothing to do: the database is as {self.file} says."]
-        else:
-            word = "Done" if self.applied else "Would"
-            for change in self.changes:
-                lines.append(f"{word}: {change.dataset}: {change.what}")
-                lines += [] if change.note is None else [f"  Note: {change.note}."]
+            lines.append(f"Nothing to do: the database matches {self.file}.")
         if self.not_in_file:
             lines.append(f"Not in the file, left as they are: {', '.join(self.not_in_file)}")
         if self.changes and not self.applied:
-            lines.append("Nothing was changed. To do it: freqdp apply")
+            lines.append("Nothing was changed. To make these changes: freqdp apply")
         return lines
 
 
@@ -124,11 +123,12 @@ def _require_same(database: Database, row: DatasetRow, given: dict[str, Any], pa
     there, said = _as_registered(row), _as_meant(database, row, given)
     for key, value in said.items():
         if value != there[key]:
-            found = "not said" if there[key] is None else repr(there[key])
+            found = "not set" if there[key] is None else repr(there[key])
             raise BadInput(
                 f"[[file]] {path}: [datasets.{row.name}]: {key} is {value!r}, and {found} in the "
-                "database: a dataset keeps the table and the columns that it was made from",
-                remedy=f"call it otherwise, or drop it first: freqdp dataset drop {shlex.quote(row.name)}",
+                "database: a dataset keeps the table and columns that it was registered with",
+                remedy="give it another name, or drop it first: "
+                f"freqdp dataset drop {shlex.quote(row.name)}",
             )
 
 
@@ -169,29 +169,41 @@ def _as_meant(database: Database, row: DatasetRow, given: dict[str, Any]) -> dic
     return meant | {k: given[k] for k in ("srid", "timezone", "where") if k in given}
 
 
+_FACTS: dict[str, Callable[[str, str], Any]] = {
+    "region": lambda text, zone: check_region(text),
+    "period": parse_period,
+    "unit": lambda text, zone: parse_unit(text),
+    "time_unit": lambda text, zone: parse_time_unit(text),
+    "max_exposure": lambda text, zone: parse_limit(text),
+    "persons": lambda text, zone: check_name("[[persons]]", text),
+}
+"""What `dataset set` changes, and what reads it in a time zone, without a database."""
+
+
 def _facts(
     freqdp: Freqdp, database: Database, row: DatasetRow, given: dict[str, Any]
 ) -> Iterator[Change]:
-    wished: dict[str, tuple[Any, Any]] = {}
-    if "region" in given:
-        source = row.source_schema, row.source_relation
-        wished["region"] = (row.region, parse_region(database, given["region"], source))
-    if "period" in given:
-        wished["period"] = (row.period, parse_period(given["period"], row.mapping.timezone))
-    if "unit" in given:
-        wished["unit"] = (row.unit, given["unit"])
-    if "time_unit" in given:
-        wished["time_unit"] = (row.mapping.time_unit, given["time_unit"])
-    if "max_exposure" in given:
-        wished["max_exposure"] = (row.max_exposure, parse_limit(given["max_exposure"]))
-    if "persons" in given:
-        named = find_budget(database, row.account_id).population
-        wished["persons"] = (named, check_name("[[persons]]", given["persons"]))
-    for key, (there, value) in wished.items():
+    registered = {
+        "region": row.region,
+        "period": row.period,
+        "unit": row.unit,
+        "time_unit": row.mapping.time_unit,
+        "max_exposure": row.max_exposure,
+        "persons": find_budget(database, row.account_id).population,
+    }
+    for key, there in registered.items():
+        if key not in given:
+            continue
+        value = _FACTS[key](given[key], row.mapping.timezone)
+        if key == "region":
+            value = parse_region(database, given[key], (row.source_schema, row.source_relation))
         if there != value:
-            said, was = given[key], "not said" if there is None else there
+            said, was = given[key], "not set" if there is None else there
             if key == "max_exposure":
-                said, was = in_percent(value), was if there is None else in_percent(there)
+                said, was = (
+                    in_percent(value),
+                    was if there is None else in_percent(row.max_exposure),
+                )
             yield Change(
                 row.name,
                 f"set {key} to {said} (was {was})",
@@ -328,23 +340,13 @@ def keys_of(verb: Callable[..., object]) -> dict[str, Declared]:
 
 
 def _check_values(given: dict[str, Any]) -> None:
-    """Refuse here what would be refused when half of the file has come about."""
+    """Refuse here what would be refused when half of the file has been applied."""
     zone = given.get("timezone", "UTC")
     find_zone(zone)
     if "budget" in given:
         epsilon_number("[[budget]]", given["budget"], MAX_BUDGET)
-    if "region" in given:
-        check_region(given["region"])
-    if "period" in given:
-        parse_period(given["period"], zone)
-    if "time_unit" in given:
-        parse_time_unit(given["time_unit"])
-    if "unit" in given:
-        parse_unit(given["unit"])
-    if "max_exposure" in given:
-        parse_limit(given["max_exposure"])
-    if "persons" in given:
-        check_name("[[persons]]", given["persons"])
+    for key in _FACTS.keys() & given.keys():
+        _FACTS[key](given[key], zone)
     if "srid" in given and not isinstance(given["srid"], int):
         raise BadInput(f"[[srid]] {given['srid']!r} is not a whole number", remedy="such as 32631")
 

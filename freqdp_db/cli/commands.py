@@ -1,4 +1,4 @@
-"""The commands that are verbs of the Python object, made from their declarations."""
+"""The commands, made from the declarations of the verbs: options, completion, and the call itself."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from keyword import iskeyword
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Union, get_args, get_origin
+from typing import Annotated, Any, Union, get_args, get_origin
 
 import typer
 
 from freqdp_db.api import Freqdp
 from freqdp_db.cli import answers
-from freqdp_db.cli.console import Session, UsageError, add_command, integer_of, parameter
+from freqdp_db.cli.console import Session
 from freqdp_db.commands import (
     Argument,
     Command,
@@ -26,11 +26,15 @@ from freqdp_db.commands import (
     commands_of,
     parameters_of,
 )
-from freqdp_db.errors import BadInput, in_options, option_of
+from freqdp_db.errors import BadInput, Interrupted, in_options, option_of
 from freqdp_db.methods.kinds import Flag
 from freqdp_db.methods.parameters import RELEASE, TOTALS, Parameter
 from freqdp_db.methods.registry import METHODS
 from freqdp_db.settings import Settings, libpq_is_configured, load_settings
+
+# typer carries its own copy of click in newer versions: take the classes from typer.
+UsageError: type[Exception] = typer.BadParameter.__bases__[0]
+ClickException: type[Exception] = UsageError.__bases__[0]
 
 # The options that say what release is wanted: made from what the methods declare.
 
@@ -182,18 +186,72 @@ def _is_there(settings: Settings) -> bool:
     return EmbeddedServer(settings.data_dir).status().running
 
 
+# The options of every command.
+
+_ROOT: dict[str, Any] = {}
+"""Those given before the command's name; those given after it win."""
+_COMMON = {
+    "dsn": "Database to use: URL or libpq string. Default: DATABASE_URL, then PG* variables, then the "
+    "embedded server.",
+    "json": "Answer with one JSON document.",
+    "schema": "Private schema (FREQDP_SCHEMA; default freqdp).",
+    "release_schema": "Schema of releases (FREQDP_RELEASE_SCHEMA; default freqdp_release).",
+}
+
+
+def remember_root(**options: Any) -> None:
+    """Keep the common options that stand before the command's name."""
+    _ROOT.clear()
+    _ROOT.update({k: v for k, v in options.items() if v})
+
+
+def common_options(*, hidden: bool = False) -> list[inspect.Parameter]:
+    found = []
+    for name, text in _COMMON.items():
+        flag = name == "json"
+        option = typer.Option(
+            option_of(name), help=text, rich_help_panel="Every command", hidden=hidden
+        )
+        found.append(parameter(name, bool if flag else str | None, option, False if flag else None))
+    return found
+
+
+def _session(arguments: dict[str, Any], command: str) -> Session:
+    """What the common options say; takes them out of the arguments."""
+    common: dict[str, Any] = {key: arguments.pop(key) or _ROOT.get(key) for key in _COMMON}
+    as_json = bool(common.pop("json"))
+    return Session(load_settings(**common), json=as_json, command=command)
+
+
+def as_function(run: Callable[..., None], parameters: Sequence[inspect.Parameter]) -> Any:
+    """The same function, with the signature from which typer makes a command."""
+    run.__signature__ = inspect.Signature(list(parameters))  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in parameters}
+    return run
+
+
+def parameter(name: str, kind: Any, declared: Any, default: Any) -> inspect.Parameter:
+    """A parameter of a command, for typer; `declared`: a typer.Option or a typer.Argument."""
+    annotation = Annotated[kind, declared]
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default
+    )
+
+
+# A command for each verb, or for several verbs that an option chooses from.
+
+
 @dataclass(frozen=True)
 class _Verb:
-    """A verb of the Python object, as a command or as one of those that a command chooses from."""
+    """A verb, as a command or as one of those that a command chooses from."""
 
     name: str
+    function: Callable[..., Any]
+    holder: Callable[[Session], Any]
+    """Gives the object whose method it is."""
     command: Command
     parameters: list[Declared]
     of_methods: MethodParameters | None
-
-    @classmethod
-    def of(cls, name: str, command: Command) -> _Verb:
-        return cls(name, command, *parameters_of(getattr(Freqdp, name)))
 
     @property
     def switch(self) -> str | None:
@@ -203,31 +261,34 @@ class _Verb:
         own = (p.option for p in self.parameters if p.name == self.command.switch)
         return next(own, option_of(self.command.switch))
 
-    @property
-    def help(self) -> str:
-        return inspect.getdoc(getattr(Freqdp, self.name)) or ""
-
     def call(self, session: Session, arguments: dict[str, Any]) -> None:
         """Do it, print what it gives back, and end as that says."""
         given = {p.name: arguments[_key(p)] for p in self.parameters}
         if self.of_methods is not None:
             given |= given_parameters(arguments)
-        found = getattr(session.freqdp, self.name)(**given)
+        found = getattr(self.holder(session), self.name)(**given)
         session.answer(found, lambda: answers.show(session, self.name, found, given))
         if getattr(found, "exit_code", 0):
             raise typer.Exit(found.exit_code)
 
 
-def add_commands(app: typer.Typer, groups: dict[str, typer.Typer]) -> None:
-    """Add every verb that is a command to the app, or to its group."""
+def add_commands(
+    app: typer.Typer,
+    groups: dict[str, typer.Typer],
+    face: type,
+    holder: Callable[[Session], Any],
+) -> None:
+    """Add every verb of a class that is a command to the app, or to its group."""
     found: dict[tuple[str, ...], list[_Verb]] = {}
-    for name, declared in commands_of(Freqdp):
-        found.setdefault(declared.path, []).append(_Verb.of(name, declared))
+    for name, declared in commands_of(face):
+        function = getattr(face, name)
+        verb = _Verb(name, function, holder, declared, *parameters_of(function))
+        found.setdefault(declared.path, []).append(verb)
     for path, verbs in found.items():
-        _add(groups[path[0]] if len(path) > 1 else app, path[-1], verbs)
+        _add(groups[path[0]] if len(path) > 1 else app, path, verbs)
 
 
-def _add(app: typer.Typer, name: str, verbs: list[_Verb]) -> None:
+def _add(app: typer.Typer, path: tuple[str, ...], verbs: list[_Verb]) -> None:
     parameters: dict[str, inspect.Parameter] = {}
     for verb in verbs:
         for declared in verb.parameters:
@@ -239,12 +300,21 @@ def _add(app: typer.Typer, name: str, verbs: list[_Verb]) -> None:
         if verb.of_methods is not None:
             parameters |= {p.name: p for p in options(verb.of_methods)}
 
-    def do(session: Session, arguments: dict[str, Any]) -> None:
-        chosen = _chosen(verbs, arguments)
-        _require_own_arguments(chosen, verbs, arguments)
-        chosen.call(session, arguments)
+    def run(**arguments: Any) -> None:
+        session = _session(arguments, " ".join(path))
+        try:
+            with session.freqdp:
+                chosen = _chosen(verbs, arguments)
+                _require_own_arguments(chosen, verbs, arguments)
+                chosen.call(session, arguments)
+        except KeyboardInterrupt:
+            # typer would end without a word
+            raise Interrupted from None
 
-    add_command(app, name, do, list(parameters.values()), verbs[0].help)
+    function = as_function(run, [*parameters.values(), *common_options()])
+    unknown = {"ignore_unknown_options": verbs[0].command.passes_options}
+    text = inspect.getdoc(verbs[0].function) or ""
+    app.command(path[-1], help=text, context_settings=unknown)(function)
 
 
 def _chosen(verbs: list[_Verb], arguments: dict[str, Any]) -> _Verb:
@@ -351,6 +421,20 @@ def _kind(declared: Declared) -> tuple[Any, Any]:
     if kinds in ([bool], [float]):
         return kinds[0], None
     return (Path if Path in kinds else str), None
+
+
+def integer_of(option: str) -> Callable[[str | int], int]:
+    """Reads a whole number, and refuses in our own words: typer's leave out the value."""
+
+    def integer(text: str | int) -> int:
+        try:
+            return int(text)
+        except ValueError:
+            raise BadInput(
+                f"{option} {text!r} is not a whole number", remedy="write digits only"
+            ) from None
+
+    return integer
 
 
 def _completer(says: Argument) -> Any:

@@ -1,34 +1,26 @@
-"""What every command shares: the common options, the two ways to answer, progress, exit codes."""
+"""One invocation of the command: its settings, and how it talks and answers."""
 
 from __future__ import annotations
 
-import inspect
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, is_dataclass
-from datetime import date
+from datetime import date, datetime
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from rich.console import Console
 
 from freqdp_db.api import Freqdp
 from freqdp_db.cli.progress import PlainProgress, TerminalProgress
-from freqdp_db.errors import BadInput, Interrupted, in_options
+from freqdp_db.errors import in_options
 from freqdp_db.model.documents import json_text, plain, printable
 from freqdp_db.progress import Progress
-from freqdp_db.settings import Settings, load_settings
-
-# typer carries its own copy of click in newer versions: take the classes from typer.
-UsageError: type[Exception] = typer.BadParameter.__bases__[0]
-ClickException: type[Exception] = UsageError.__bases__[0]
+from freqdp_db.settings import Settings
 
 PROGRAM = "freqdp"
 _GAP = 2
 """Spaces between the columns of a table."""
-_ROOT: dict[str, Any] = {}
-"""Common options given before the command's name; those given after it win."""
 
 
 @dataclass
@@ -62,15 +54,11 @@ class Session:
         else:
             show()
 
-    def print(self, text: str) -> None:
-        """A line of the answer. A terminal gets it broken between words, but for commands to copy."""
-        text = in_options(text)
-        whole = not self.out.is_terminal or PROGRAM + " " in text
-        self.out.print(printable(text), markup=False, soft_wrap=whole)
-
-    def print_all(self, lines: Sequence[str]) -> None:
-        for line in lines:
-            self.print(line)
+    def print(self, *lines: str) -> None:
+        """Lines of the answer. A terminal gets them broken between words, but for commands to copy."""
+        for line in map(in_options, lines):
+            whole = not self.out.is_terminal or PROGRAM + " " in line
+            self.out.print(printable(line), markup=False, soft_wrap=whole)
 
     def table(self, headers: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         """A table on stdout, numbers to the right; where a terminal is too narrow, a block for each row."""
@@ -116,135 +104,10 @@ def _cell(value: Any) -> str:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, int | float):
+    if isinstance(value, int):
         return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.2f}"
+    if isinstance(value, datetime):
+        return f"{value:%Y-%m-%d %H:%M}"
     return printable(str(value), one_line=True)
-
-
-_COMMON = {
-    "dsn": (
-        str | None,
-        typer.Option(
-            "--dsn",
-            help="Database to use: URL or libpq string. Default: DATABASE_URL, then PG* variables, "
-            "then the embedded server.",
-            rich_help_panel="Every command",
-        ),
-    ),
-    "json_": (
-        bool,
-        typer.Option(
-            "--json", help="Answer with one JSON document.", rich_help_panel="Every command"
-        ),
-    ),
-    "schema": (
-        str | None,
-        typer.Option(
-            "--schema",
-            help="Private schema (FREQDP_SCHEMA; default freqdp).",
-            rich_help_panel="Every command",
-        ),
-    ),
-    "release_schema": (
-        str | None,
-        typer.Option(
-            "--release-schema",
-            help="Schema of releases (FREQDP_RELEASE_SCHEMA; default freqdp_release).",
-            rich_help_panel="Every command",
-        ),
-    ),
-}
-
-
-def remember_root(**options: Any) -> None:
-    """Keep the common options that stand before the command's name."""
-    _ROOT.clear()
-    _ROOT.update({k: v for k, v in options.items() if v})
-
-
-def add_command(
-    app: typer.Typer,
-    name: str,
-    do: Callable[[Session, dict[str, Any]], None],
-    parameters: Sequence[inspect.Parameter],
-    help: str,
-    **typer_options: Any,
-) -> None:
-    """Register a command with these parameters and the common ones; `do` gets its arguments."""
-    # the root has the program's name, which every session carries anyway
-    group = app.info.name if app.info.name != PROGRAM else None
-
-    def run(**arguments: Any) -> None:
-        common = {key: arguments.pop(key) or _ROOT.get(key) for key in _COMMON}
-        session = Session(
-            settings=load_settings(
-                dsn=common["dsn"],
-                schema=common["schema"],
-                release_schema=common["release_schema"],
-            ),
-            json=bool(common["json_"]),
-            command=f"{group} {name}" if isinstance(group, str) else name,
-        )
-        try:
-            with session.freqdp:
-                do(session, arguments)
-        except KeyboardInterrupt:
-            # typer would end without a word
-            raise Interrupted from None
-
-    options = [
-        parameter(key, kind, option, False if kind is bool else None)
-        for key, (kind, option) in _COMMON.items()
-    ]
-    signature = inspect.Signature([*parameters, *options])
-    run.__signature__ = signature  # type: ignore[attr-defined]
-    run.__annotations__ = {p.name: p.annotation for p in signature.parameters.values()}
-    app.command(name, help=help, **typer_options)(run)
-
-
-def parameter(name: str, kind: Any, declared: Any, default: Any) -> inspect.Parameter:
-    """A parameter of a command, for typer; `declared`: a typer.Option or a typer.Argument."""
-    annotation = Annotated[kind, declared]
-    return inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default
-    )
-
-
-def whole_number(option: str, help: str) -> Any:
-    """An option that takes a number, and refuses in our own words: typer's leave out the value."""
-    return typer.Option(option, help=help, parser=integer_of(option))
-
-
-def integer_of(option: str) -> Callable[[str | int], int]:
-    """Reads the value of an option."""
-
-    def integer(text: str | int) -> int:
-        try:
-            return int(text)
-        except ValueError:
-            raise BadInput(
-                f"{option} {text!r} is not a whole number", remedy="write digits only"
-            ) from None
-
-    return integer
-
-
-def command(
-    app: typer.Typer, name: str, **typer_options: Any
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Register a command that is written by hand: a function whose first parameter is a `Session`."""
-
-    def register(function: Callable[..., None]) -> Callable[..., None]:
-        _, *own = inspect.signature(function, eval_str=True).parameters.values()
-        parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
-        add_command(
-            app,
-            name,
-            lambda session, arguments: function(session, **arguments),
-            parameters,
-            inspect.getdoc(function) or "",
-            **typer_options,
-        )
-        return function
-
-    return register

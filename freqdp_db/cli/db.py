@@ -1,94 +1,71 @@
 """`freqdp db`: start, stop and look at the embedded server."""
 
-from __future__ import annotations
-
 import os
 import sys
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from freqdp_db.cli.console import Session, command
+from freqdp_db.cli.console import Session
+from freqdp_db.commands import Argument, command
 
 if TYPE_CHECKING:
-    from freqdp_db.server.embedded import EmbeddedServer
+    from freqdp_db.server.embedded import EmbeddedServer, ServerStatus
 
 # With these set, libpq would go to another server than the one that psql is told.
 _MISLEADING = ("PGHOSTADDR", "PGSERVICE")
 
 
-def _server(session: Session) -> EmbeddedServer:
-    from freqdp_db.server.embedded import EmbeddedServer
+class Server:
+    """The commands of the embedded server."""
 
-    return EmbeddedServer(session.settings.data_dir)
+    def __init__(self, session: Session) -> None:
+        self._session = session
 
+    def _server(self) -> "EmbeddedServer":
+        from freqdp_db.server.embedded import EmbeddedServer
 
-def _url(conninfo: str) -> str:
-    from freqdp_db.server.embedded import connection_url
+        return EmbeddedServer(self._session.settings.data_dir)
 
-    return connection_url(conninfo)
-
-
-def register(app: typer.Typer) -> None:
-    @command(app, "start")
-    def start(session: Session) -> None:
+    @command("db start")
+    def start(self) -> dict[str, Any]:
         """Start the embedded server; create it the first time."""
-        server = _server(session)
-        url = _url(server.ensure_running())
-        status = server.status()
-        session.answer(
-            {**vars(status), "url": url},
-            lambda: session.print(f"PostgreSQL {status.version} runs in {status.data_dir}"),
-        )
+        from freqdp_db.server.embedded import connection_url
 
-    @command(app, "stop")
-    def stop(session: Session) -> None:
+        server = self._server()
+        url = connection_url(server.ensure_running())
+        return {**vars(server.status()), "url": url}
+
+    @command("db stop")
+    def stop(self) -> dict[str, bool]:
         """Stop the embedded server; the data stays."""
-        stopped = _server(session).stop()
-        session.answer(
-            {"stopped": stopped},
-            lambda: session.print("stopped" if stopped else "the server was not running"),
-        )
+        return {"stopped": self._server().stop()}
 
-    @command(app, "status")
-    def status(session: Session) -> None:
+    @command("db status")
+    def status(self) -> "ServerStatus":
         """Say whether the embedded server runs, and where its files are."""
-        found = _server(session).status()
-        session.answer(
-            found,
-            lambda: session.pairs(
-                [
-                    ("running", found.running),
-                    ("version", found.version),
-                    ("process", None if found.pid is None else str(found.pid)),
-                    ("data", found.data_dir),
-                    ("socket", found.socket_dir),
-                    ("database", found.database),
-                ]
-            ),
-        )
+        return self._server().status()
 
-    @command(app, "url")
-    def url(session: Session) -> None:
+    @command("db url")
+    def url(self) -> dict[str, str]:
         """Print the embedded server's URL, for psql, SQLAlchemy or --dsn; does not start it."""
-        address = _url(_server(session).conninfo())
-        session.answer({"url": address}, lambda: session.print(address))
+        from freqdp_db.server.embedded import connection_url
 
-    @command(app, "psql", context_settings={"ignore_unknown_options": True})
+        return {"url": connection_url(self._server().conninfo())}
+
+    @command("db psql", passes_options=True)
     def psql(
-        session: Session,
+        self,
         arguments: Annotated[
-            list[str] | None,
-            typer.Argument(help="Passed on to psql, as in `freqdp db psql -c 'SELECT 1'`."),
+            Sequence[str] | None,
+            Argument("Passed on to psql, as in `freqdp db psql -c 'SELECT 1'`."),
         ] = None,
-    ) -> None:
+    ) -> dict[str, list[str]]:
         """Open psql on the embedded server. With --json: print the command instead of running it."""
-        server = _server(session)
+        server = self._server()
         server.ensure_running()
         words = [*server.psql_command(), *(arguments or [])]
-        if session.json:
-            session.answer({"command": words}, lambda: None)
-            return
-        sys.stdout.flush()
-        environment = {k: v for k, v in os.environ.items() if k not in _MISLEADING}
-        os.execvpe(words[0], words, environment)
+        if not self._session.json:
+            sys.stdout.flush()
+            environment = {k: v for k, v in os.environ.items() if k not in _MISLEADING}
+            os.execvpe(words[0], words, environment)
+        return {"command": words}

@@ -9,12 +9,16 @@ import sys
 from collections.abc import Sequence
 from functools import cache
 from types import FrameType
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from freqdp_db import __version__
-from freqdp_db.cli import commands, console, db, demo
+from freqdp_db.api import Freqdp
+from freqdp_db.cli import commands
+from freqdp_db.cli.console import PROGRAM
+from freqdp_db.cli.db import Server
+from freqdp_db.cli.demo import Demo
 from freqdp_db.errors import BadInput, ConnectionFailed, FreqdpError, Interrupted
 from freqdp_db.model.documents import json_text, printable
 
@@ -33,7 +37,7 @@ GROUPS = {
     "bench": "Measure the search and the whole job.",
 }
 app = typer.Typer(
-    name=console.PROGRAM,
+    name=PROGRAM,
     help="Anonymize trajectories that sit in PostgreSQL/PostGIS and publish them as versioned tables.",
     no_args_is_help=True,
     add_completion=True,
@@ -46,19 +50,6 @@ def _version(asked: bool) -> None:
     if asked:
         sys.stdout.write(f"freqdp {__version__}\n")
         raise typer.Exit
-
-
-@app.callback()
-def root(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
-    ] = False,
-    dsn: Annotated[str | None, typer.Option(help="Database to use.", hidden=True)] = None,
-    json_: Annotated[bool, typer.Option("--json", hidden=True)] = False,
-    schema: Annotated[str | None, typer.Option(hidden=True)] = None,
-    release_schema: Annotated[str | None, typer.Option(hidden=True)] = None,
-) -> None:
-    console.remember_root(dsn=dsn, json_=json_, schema=schema, release_schema=release_schema)
 
 
 _received: list[int] = []
@@ -129,7 +120,7 @@ def run(arguments: Sequence[str]) -> int:
             raise
         _show_error(_too_long(str(error.filename)).as_options(), as_json)
         return EXIT_REFUSED
-    except console.ClickException as error:
+    except commands.ClickException as error:
         if type(error).__name__ == "NoArgsIsHelpError":  # it has shown the help
             return 0
         unacceptable = (
@@ -161,9 +152,22 @@ def _comes_of_an_interrupt(error: BaseException | None) -> bool:
 _groups = {
     name: typer.Typer(name=name, help=text, no_args_is_help=True) for name, text in GROUPS.items()
 }
-commands.add_commands(app, _groups)
-db.register(_groups["db"])
-demo.register(app, run)
+commands.add_commands(app, _groups, Freqdp, lambda session: session.freqdp)
+commands.add_commands(app, _groups, Server, Server)
+commands.add_commands(app, _groups, Demo, Demo)
+_root = commands.as_function(
+    lambda version, **common: commands.remember_root(**common),
+    [
+        commands.parameter(
+            "version",
+            bool,
+            typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+            False,
+        ),
+        *commands.common_options(hidden=True),
+    ],
+)
+app.callback()(_root)
 for _group in _groups.values():
     app.add_typer(_group)
 

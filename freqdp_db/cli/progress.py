@@ -12,9 +12,10 @@ from rich.console import Console
 from freqdp_db.model.documents import printable
 from freqdp_db.progress import Progress, Stage
 
+_SECONDS_BETWEEN_LINES = 10.0
+_BYTES = "bytes"
+
 # How much longer: an estimate that is said only once it has settled.
-
-
 _FIRST_SECONDS = 3.0
 _LEAST_DONE = 0.02
 _SETTLED = math.log(1.5)
@@ -67,23 +68,42 @@ def in_words(seconds: float) -> str:
     return f"about {seconds / 3600:.1f} h left"
 
 
-_SECONDS_BETWEEN_LINES = 10.0
-_BYTES = "bytes"
+class Count:
+    """What a stage has done so far, in words."""
 
+    def __init__(self, name: str, total: int | None, unit: str) -> None:
+        self.name, self.unit = name, unit
+        self.done, self.whole = 0, total
+        self._left = TimeLeft()
+        self._start = time.monotonic()
 
-def _shown(amount: float, unit: str) -> str:
-    """A number of the unit; bytes are shown as megabytes."""
-    return f"{amount / 1e6:,.1f}" if unit == _BYTES else f"{amount:,.0f}"
+    def advance(self, amount: int) -> None:
+        self.done += amount
+        self.left()
 
+    def total(self, amount: int) -> None:
+        self.whole = amount
 
-def _rate(per_second: float, unit: str) -> str:
-    """So many a second; nothing where that would be a nought."""
-    shown = _shown(per_second, unit)
-    return f"{shown}/s" if float(shown.replace(",", "")) else ""
+    @property
+    def elapsed(self) -> float:
+        return time.monotonic() - self._start
 
+    def left(self) -> str | None:
+        seconds = self._left.seconds(self.done, self.whole, self.elapsed)
+        return None if seconds is None else in_words(seconds)
 
-def _name_of(unit: str) -> str:
-    return "MB" if unit == _BYTES else unit
+    def amount(self) -> str:
+        """So many of so many."""
+        of = f" of {self._shown(self.whole)}" if self.whole else ""
+        return f"{self._shown(self.done)}{of} {'MB' if self.unit == _BYTES else self.unit}"
+
+    def rate(self) -> str:
+        """So many a second; nothing where that would be a nought."""
+        shown = self._shown(self.done / max(self.elapsed, 1e-9))
+        return f"{shown}/s" if float(shown.replace(",", "")) else ""
+
+    def _shown(self, amount: float) -> str:
+        return f"{amount / 1e6:,.1f}" if self.unit == _BYTES else f"{amount:,.0f}"
 
 
 class TerminalProgress(Progress):
@@ -95,12 +115,9 @@ class TerminalProgress(Progress):
         self._bars = bars.Progress(
             bars.TextColumn("{task.description:<22}"),
             bars.BarColumn(bar_width=28),
-            bars.TextColumn("{task.fields[amount]}"),
-            bars.TextColumn("{task.fields[rate]}"),
+            bars.TextColumn("{task.fields[told]}"),
             bars.TimeElapsedColumn(),
-            bars.TextColumn("{task.fields[left]}"),
             console=console,
-            transient=False,
         )
         self._open = 0
 
@@ -121,37 +138,23 @@ class TerminalProgress(Progress):
         self._console.print(printable(text), markup=False)
 
 
-class _Bar:
+class _Bar(Count):
     def __init__(self, progress: bars.Progress, name: str, total: int | None, unit: str) -> None:
-        self._progress = progress
-        self._task = progress.add_task(name, total=total, amount="", rate="", left="")
-        self._unit = unit
-        self._left = TimeLeft()
+        super().__init__(name, total, unit)
+        self._bars = progress
+        self._task = progress.add_task(name, total=total, told="")
 
     def advance(self, amount: int) -> None:
-        self._progress.advance(self._task, amount)
-        self._show()
-
-    def total(self, amount: int) -> None:
-        self._progress.update(self._task, total=amount)
+        super().advance(amount)
+        told = [self.amount(), self.rate(), self.left() or ""]
+        self._bars.update(
+            self._task, completed=self.done, total=self.whole, told="  ".join(filter(None, told))
+        )
 
     def finish(self) -> None:
-        done = self._progress.tasks[self._task].completed
-        total = self._progress.tasks[self._task].total
-        self._progress.update(
-            self._task, total=total or done or 1, completed=total or done or 1, left=""
-        )
-
-    def _show(self) -> None:
-        task = self._progress.tasks[self._task]
-        of = "" if task.total is None else f"/{_shown(task.total, self._unit)}"
-        left = self._left.seconds(task.completed, task.total, task.elapsed or 0.0)
-        self._progress.update(
-            self._task,
-            amount=f"{_shown(task.completed, self._unit)}{of} {_name_of(self._unit)}",
-            rate=_rate(task.speed, self._unit) if task.speed else "",
-            left="" if left is None else in_words(left),
-        )
+        whole = self.whole or self.done or 1
+        told = "" if not self.done else f"{self.amount()}  {self.rate()}"
+        self._bars.update(self._task, completed=whole, total=whole, told=told)
 
 
 class PlainProgress(Progress):
@@ -160,26 +163,26 @@ class PlainProgress(Progress):
     def __init__(self, console: Console) -> None:
         super().__init__()
         self._console = console
-        self._open: list[_Line] = []
+        self._open: list[Count] = []
         self._ended = threading.Event()
         self._telling = threading.Lock()
         """Nothing is said of a stage after its last line."""
 
     def open(self, name: str, total: int | None, unit: str) -> Stage:
-        line = _Line(self._console, name, total, unit)
-        self._open.append(line)
+        count = Count(name, total, unit)
+        self._open.append(count)
         if len(self._open) == 1:
             self._ended = threading.Event()
             threading.Thread(target=self._tell, args=(self._ended,), daemon=True).start()
-        return line
+        return count
 
     def close(self, stage: Stage) -> None:
-        if isinstance(stage, _Line):
+        if isinstance(stage, Count):
             with self._telling:
                 self._open.remove(stage)
                 if not self._open:
                     self._ended.set()
-                stage.finish()
+                self._line(stage, "")
 
     def _tell(self, ended: threading.Event) -> None:
         """Say how far the innermost stage is, until the last one has ended."""
@@ -188,48 +191,13 @@ class PlainProgress(Progress):
 
     def tell_innermost(self) -> None:
         with self._telling:
-            for line in self._open[-1:]:
-                line.tell()
+            for count in self._open[-1:]:
+                self._line(count, count.left() or "working")
 
     def note(self, text: str) -> None:
         self._console.print(printable(text), markup=False, soft_wrap=True)
 
-
-class _Line:
-    def __init__(self, console: Console, name: str, total: int | None, unit: str) -> None:
-        self._console = console
-        self._name = name
-        self._total = total
-        self._unit = unit
-        self._done = 0
-        self._left = TimeLeft()
-        self._start = time.monotonic()
-
-    def advance(self, amount: int) -> None:
-        self._done += amount
-        self._left.seconds(self._done, self._total, time.monotonic() - self._start)
-
-    def total(self, amount: int) -> None:
-        self._total = amount
-
-    def tell(self) -> None:
-        elapsed = time.monotonic() - self._start
-        self._print(elapsed, self._so_far(elapsed))
-
-    def finish(self) -> None:
-        self._print(time.monotonic() - self._start, "")
-
-    def _so_far(self, elapsed: float) -> str:
-        left = self._left.seconds(self._done, self._total, elapsed)
-        of = f" of {_shown(self._total, self._unit)}" if self._total and self._done else ""
-        said = "still at it" if left is None else in_words(left)
-        return f"{of}, {said}" if self._done else f" {said}"
-
-    def _print(self, elapsed: float, so_far: str) -> None:
-        text = f"{self._name:<22}"
-        if self._done:
-            done, rate = self._done, self._done / max(elapsed, 1e-9)
-            text += f" {_shown(done, self._unit):>12} {_name_of(self._unit)}"
-            text += f" {_rate(rate, self._unit):>14}".rstrip()
-        text += f"{so_far} {elapsed:8.2f} s"
-        self._console.print(text, markup=False, soft_wrap=True)
+    def _line(self, count: Count, told: str) -> None:
+        amount = f"{count.amount():>22} {count.rate():>12}" if count.done else ""
+        line = f"{count.name:<22} {amount} {told} {count.elapsed:8.2f} s"
+        self._console.print(line, markup=False, soft_wrap=True)

@@ -18,7 +18,7 @@ from world import ADD_CITY, city_template, freqdp, query
 
 from freqdp_db import __version__
 from freqdp_db.cli import main
-from freqdp_db.cli.demo import _answer
+from freqdp_db.cli.demo import answer_of
 
 # The interface of DESIGN section 5 as far as it is built; scripts of others rely on these names.
 COMMANDS = {
@@ -307,7 +307,7 @@ def test_exit_codes(arguments: tuple[str, ...], code: int) -> None:
 
 def test_the_demo_ends_with_commands_that_can_be_typed() -> None:
     measured = SimpleNamespace(verdicts=[SimpleNamespace(value=0.01)])
-    answer = _answer("city_1", "freqdp", None, measured)  # type: ignore[arg-type]
+    answer = answer_of("city_1", "freqdp", None, measured)  # type: ignore[arg-type]
     typed = answer.partition("As a file: freqdp ")[2].partition(";")[0].split()
     assert typed == ["release", "export", "city_1", "--format", "csv"]
 

@@ -169,7 +169,7 @@ def test_no_file(unchanged: str, tmp_path: Path) -> None:
 def test_populations_are_named_once(city: str, tmp_path: Path) -> None:
     named = CITY + 'persons = "citizens"\n'
     done = _apply(city, tmp_path, named).succeeded()
-    assert [c["what"] for c in done["changes"]] == ["set persons to citizens (was not said)"]
+    assert [c["what"] for c in done["changes"]] == ["set persons to citizens (was not set)"]
     assert _apply(city, tmp_path, named).succeeded()["changes"] == []
     town = (
         named

@@ -112,7 +112,7 @@ def test_words_come_before_codes(
     assert lines[4].split() == ["what", "an", "attacker", "learns", "value", "metric"]
     assert not any(line.endswith(" ") for line in lines)
     assert any(line.startswith("May be published: plausibility.fast, ") for line in lines)
-    assert any(re.fullmatch(r"\d+ more numbers: freqdp evaluate \w+ --json", x) for x in lines)
+    assert any(re.fullmatch(r"\d+ more metrics: freqdp evaluate \w+ --json", x) for x in lines)
     # one line for each sort of attacker
     attackers = [line.split()[-1] for line in lines if line.startswith("learnt by one ")]
     assert len(attackers) == len({name.split(".")[1] for name in attackers}) < 10

@@ -26,7 +26,7 @@ from freqdp_db.errors import BadInput, BudgetExceeded, Interrupted, NotFound
 from freqdp_db.model.documents import plain
 from freqdp_db.release import pipeline
 
-VERBS = [name for name in vars(freqdp_db.Freqdp) if not name.startswith("_") and name != "close"]
+VERBS = [name for name in dir(freqdp_db.Freqdp) if not name.startswith("_") and name != "close"]
 SAME: dict[str, tuple[tuple[Any, ...], tuple[str, ...]]] = {
     "datasets": ((), ("dataset", "list")),
     "builds": ((), ("dataset", "builds")),
@@ -204,7 +204,7 @@ def test_held_kept_in_a_file_and_removed(db: freqdp_db.Freqdp, tmp_path: Path) -
         "[datasets.city]\nfrom = 'demo.city'\nobject = 'object_id'\ntime = 'at'\nmax_exposure = 0.5\n"
     )
     planned = db.apply(file, plan=True)
-    assert [c.what for c in planned.changes] == ["set max_exposure to 50% (was not said)"]
+    assert [c.what for c in planned.changes] == ["set max_exposure to 50% (was not set)"]
     assert "DROP SCHEMA" in db.uninstall_script().sql
 
 

@@ -86,7 +86,7 @@ def test_long_work_that_says_nothing_has_lines(monkeypatch: pytest.MonkeyPatch) 
         "nothing is said of a stage that has ended"
     )
     for line in lines[:2]:
-        assert re.fullmatch(r"exposure +still at it +\d+\.00 s", line)
+        assert re.fullmatch(r"exposure +working +\d+\.00 s", line)
 
 
 def test_somebody_tells_until_the_last_stage_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,10 +97,14 @@ def test_somebody_tells_until_the_last_stage_has_ended(monkeypatch: pytest.Monke
         assert told.wait(300)
 
 
-def test_a_rate_of_nothing_a_second_is_not_shown() -> None:
-    assert shown._rate(0.2, "candidates") == ""
-    assert shown._rate(1234.5, "rows") == "1,234/s"
-    assert shown._rate(250_000.0, "bytes") == "0.2/s"
+def test_a_rate_of_nothing_a_second_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([0.0, *[10.0] * 20])
+    monkeypatch.setattr(shown.time, "monotonic", lambda: next(clock))
+    count = shown.Count("tried", None, "candidates")
+    count.advance(2)
+    assert count.rate() == ""
+    count.advance(12_343)
+    assert (count.rate(), count.amount()) == ("1,234/s", "12,345 candidates")
 
 
 def test_a_quick_stage_has_one_line() -> None:
