@@ -72,7 +72,7 @@ class KltStep(GloveStep):
     def log(self, world: StepContext, *columns: Ints) -> KltLog:
         from freqdp_db.paper.diversity import fingerprint
 
-        return KltLog(*columns, points=fingerprint(world.inputs["poi"]))
+        return KltLog(*[*columns, fingerprint(world.inputs["poi"])])
 
     def replay(self, done: Recorded[KltOptions, GloveDraw, KltLog]) -> WorkingSet:
         from freqdp_db.paper.diversity import fingerprint, grow_as_shown
