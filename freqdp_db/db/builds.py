@@ -142,16 +142,12 @@ def next_build_number(database: Database) -> int:
         return int(one_value(connection, "SELECT nextval(%s::regclass)", [sequence]))
 
 
-def part_name(part: str, build_id: int) -> str:
-    return f"{part}_{build_id}"
-
-
 @contextmanager
 def filling(database: Database, part: str, build_id: int) -> Iterator[PartWriter]:
     """Create the standalone table of a part; rows and keys are one transaction."""
     with database.begin() as connection:
         call(connection, database, "create_build_table", build_id, part)
-        yield PartWriter(driver(connection), private_name(database, part_name(part, build_id)))
+        yield PartWriter(driver(connection), private_name(database, f"{part}_{build_id}"))
         call(connection, database, "finish_build_table", build_id, part)
 
 
@@ -370,7 +366,7 @@ def write_range(
         if raw is None:
             return
         for part, (layout, chunks) in zip(LARGE, (samples, segments), strict=True):
-            relation = private_name(database, part_name(part, build_id))
+            relation = private_name(database, f"{part}_{build_id}")
             write_records(raw, relation, layout.names, chunks)
 
 

@@ -187,7 +187,7 @@ class Database:
                 connection = connection.execution_options(
                     isolation_level="REPEATABLE READ", postgresql_readonly=True
                 )
-            # see `statements`
+            # what {p} and {r} are in the texts of `statements`
             connection.info["schemas"] = self.settings.schema, self.settings.release_schema
             raw = driver(connection)
             self._at_work.add(raw)

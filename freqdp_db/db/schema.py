@@ -219,11 +219,16 @@ def upgrade(
     result = UpgradeResult(revision=head_revision())
     with database.begin() as connection:
         names = names_of(connection, database)
-        result.revision_before = current_revision(connection, names.schema)
-        result.created = result.revision_before is None
+
+        def is_current() -> bool:
+            """Whether tables, functions and views are this software's, and the owner's."""
+            result.revision_before = current_revision(connection, names.schema)
+            result.created = result.revision_before is None
+            result.objects_changed = _changed_objects(connection, names, result)
+            return result.revision_before == result.revision and not result.objects_changed
+
+        current = is_current()
         grant = create_roles and _make_roles(connection, names, result, require_roles)
-        result.objects_changed = _changed_objects(connection, names, result)
-        current = result.revision_before == result.revision and not result.objects_changed
         foreign = not result.created and objects_of_others(connection, database.settings)
         if current and not grant and not foreign and _is_declared(connection, names.schema):
             return result
@@ -231,10 +236,7 @@ def upgrade(
         _create_schemas(connection, names)
         _lock_version(connection, names.schema)
         # another one may have been at work meanwhile
-        result.revision_before = current_revision(connection, names.schema)
-        result.created = result.revision_before is None
-        result.objects_changed = _changed_objects(connection, names, result)
-        current = result.revision_before == result.revision and not result.objects_changed
+        current = is_current()
         _require_free_names(connection, names, result.revision_before)
         if not current:
             _run_upgrade(connection, names, result)

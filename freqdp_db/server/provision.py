@@ -7,7 +7,6 @@ same packages and unpacks them in the user's data directory, where they run in p
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import shutil
@@ -35,19 +34,9 @@ _CREATECLUSTER = Path("/etc/postgresql-common/createcluster.d")
 _LEFT_OUT = re.compile(r"(libc6|libc-bin|libllvm\d+|libz3-4)")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m freqdp_db.server.provision",
-        description="Make sure that this machine has PostgreSQL with PostGIS.",
-    )
-    parser.add_argument(
-        "--prefix",
-        type=Path,
-        help="unpack the packages here, even as root; use them with FREQDP_PG_BINDIR",
-    )
-    prefix: Path | None = parser.parse_args(arguments).prefix
+def main() -> int:
     try:
-        binaries = install_unprivileged(prefix) if prefix else provision()
+        binaries = provision()
     except FreqdpError as error:
         told = error.as_options()
         sys.stderr.write(f"freqdp: {told['message']}\n  -> {told['remedy']}\n")
@@ -68,7 +57,7 @@ def provision() -> Binaries:
     if os.geteuid() == 0:
         install_as_root()
     else:
-        install_unprivileged(software_dir())
+        install_unprivileged(software_dir().absolute())
     return find_binaries()
 
 
@@ -82,12 +71,11 @@ def install_as_root() -> None:
         _apt(["install", "-y", "-q", "--no-install-recommends", package])
 
 
-def install_unprivileged(prefix: Path) -> Binaries:
+def install_unprivileged(prefix: Path) -> None:
     """Download the packages that this machine lacks and unpack them in `prefix`."""
     for tool in ("apt-get", "dpkg-deb"):
         if not shutil.which(tool):
             raise ServerNotFound(f"{tool} is not on this machine", remedy=remedy())
-    prefix = prefix.absolute()
     prefix.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".software-", dir=prefix.parent) as name:
         work = Path(name)
@@ -105,8 +93,6 @@ def install_unprivileged(prefix: Path) -> Binaries:
             # Moved aside whole, so that nobody ever runs half of each; goes with `work`.
             prefix.rename(work / "replaced")
         tree.rename(prefix)
-    bindir = next(prefix.glob("usr/lib/postgresql/*/bin"), prefix)
-    return find_binaries(environ={**os.environ, "FREQDP_PG_BINDIR": str(bindir)})
 
 
 def _private_apt(work: Path) -> list[str]:
@@ -117,8 +103,6 @@ def _private_apt(work: Path) -> list[str]:
         "Dir::State::lists": work / "lists",
         "Dir::Cache": work / "cache",
         "Debug::NoLocking": "1",
-        # As root with --prefix: apt's own user cannot write in a private directory.
-        "APT::Sandbox::User": "root",
     }
     return [word for key, value in settings.items() for word in ("-o", f"{key}={value}")]
 
