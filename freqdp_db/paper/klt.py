@@ -72,7 +72,7 @@ class KltStep(GloveStep):
     def log(self, world: StepContext, *columns: Ints) -> KltLog:
         from freqdp_db.paper.diversity import fingerprint
 
-        return KltLog(*columns, fingerprint(world.inputs["poi"]))
+        return KltLog(*columns, points=fingerprint(world.inputs["poi"]))
 
     def replay(
         self, world: StepContext, state: WorkingSet, drawn: GloveDraw, logged: Any, options: Any
@@ -95,12 +95,14 @@ class KltStep(GloveStep):
         after: WorkingSet,
         options: KltOptions,
     ) -> dict[str, int]:
-        from freqdp_db.paper.diversity import check_areas
+        from freqdp_db.paper.diversity import fall_short
 
         found = super().check(world, before, drawn, logged, after, options)
         assert after.areas is not None
         asked = (world.inputs["poi"], options.l, float(options.t), world.shown)
-        return {**found, **check_areas(after.areas, *asked)}
+        if fall_short(after.areas, *asked).any():
+            raise VerificationFailed("an area holds points of too few categories, or of other ones")
+        return {**found, "diverse_areas": after.samples}
 
     def require_possible(self, options: KltOptions, objects: int, samples: int) -> None:
         super().require_possible(options, objects, samples)
@@ -124,16 +126,14 @@ class KltStep(GloveStep):
 
 def klt_guarantee(values: Mapping[str, Any], protected: ProtectedUnit) -> Guarantee:
     found = glove_guarantee(values, protected)
-    return Guarantee(
+    return replace(
+        found,
         plain=[
             *found.plain,
             f"Every area holds points of interest of at least {values['l']} categories, whose "
             f"shares are within a divergence of {values['t']} of those of all points.",
         ],
-        artefacts=found.artefacts,
-        titles=found.titles,
         assumed_public=[*ASSUMED_PUBLIC, "the points of interest and their categories"],
-        not_protected=found.not_protected,
         origin="Tu et al.: Protecting trajectory from semantic attack considering k-anonymity, "
         "l-diversity, and t-closeness (IEEE TNSM 2019).",
     )
