@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
 from itertools import pairwise
 
 import numpy as np
 import pytest
+from scipy.special import ndtr
 
 from freqdp_db.methods.synthesis import sampling as fitting
 from freqdp_db.methods.synthesis.estimation import smoothed
@@ -23,6 +26,17 @@ def rough_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fitting, "SIMULATED", 300)
     monkeypatch.setattr(fitting.fitted, "__defaults__", (2,))
     monkeypatch.setattr(smoothed, "__kwdefaults__", {"spreads": (1.2,), "reaches": (2.0,)})
+
+
+def best_guess(rho: Fraction) -> float:
+    """How often the best test for "was this object in it?" is right, against Gaussian noise.
+
+    The two worlds differ by at most sqrt(2 rho) standard deviations in the direction that tells them
+    apart best; half of that is the threshold. A coin is right half of the time. (The law is that of
+    continuous noise. At the widths in use, thousands of steps and more, the discrete one cannot be
+    told from it.)
+    """
+    return float(ndtr(math.sqrt(float(rho) / 2)))
 
 
 def small_city(objects: int, seed: int, *, wild: bool = False) -> tuple[Trajectories, Locations]:

@@ -32,9 +32,8 @@ from freqdp_db.methods.frequency.perturbation import (
 )
 from freqdp_db.methods.frequency.steps import GlobalOptions, GlobalStep, LocalOptions, LocalStep
 from freqdp_db.methods.loop import Trial, run_steps
-from freqdp_db.methods.synthesis.options import StrictOptions
 from freqdp_db.methods.synthesis.plan import FIRST_ROUND, SCALE, plan_of, planned_from
-from freqdp_db.methods.synthesis.public import Region
+from freqdp_db.methods.synthesis.public import Region, StrictOptions
 from freqdp_db.methods.synthesis.strict import carry_out, released_size
 from freqdp_db.methods.synthesis.trips import Trips, cut_trips
 from freqdp_db.methods.synthesis.vectors import (

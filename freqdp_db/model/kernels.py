@@ -110,6 +110,14 @@ def find(keys, lo, hi, key):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
+def longer(column, size):  # type: ignore[no-untyped-def]
+    """The same column with room for at least so many."""
+    bigger = np.empty(max(2 * len(column), size), column.dtype)
+    bigger[: len(column)] = column
+    return bigger
+
+
+@njit(nogil=True, cache=True)
 def spread_bytes(data, sizes, begins, out):  # type: ignore[no-untyped-def]
     """Copy each row's bytes to where they begin in `out`."""
     k = 0

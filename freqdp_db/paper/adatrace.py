@@ -27,7 +27,7 @@ from fractions import Fraction
 import numpy as np
 
 from freqdp_db.methods.synthesis.estimation import Model, usual_paces
-from freqdp_db.methods.synthesis.layout import (
+from freqdp_db.methods.synthesis.plan import (
     BENDS,
     DAYPARTS,
     HEADINGS,
@@ -38,8 +38,8 @@ from freqdp_db.methods.synthesis.layout import (
     STEP_CLASSES,
     STEP_EDGES,
     Grids,
+    NoisyDraw,
 )
-from freqdp_db.methods.synthesis.plan import NoisyDraw
 from freqdp_db.methods.synthesis.public import Period, Region
 from freqdp_db.methods.synthesis.sampling import sampled
 from freqdp_db.methods.synthesis.trips import Trips
@@ -143,4 +143,4 @@ def make_trips(
     return sampled(model, grids, period, count, every_us, key(drawn.seed, "adatrace"))
 
 
-ADATRACE = Baseline(AdaTraceDraw, draw, make_trips, lambda drawn: drawn.pairs)
+METHOD = Baseline(AdaTraceDraw, draw, make_trips, lambda drawn: drawn.pairs)

@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from freqdp_db.methods.synthesis.layout import HEADING_X, HEADING_Y, HEADINGS
-from freqdp_db.methods.synthesis.options import LARGEST_SIZE, MOST_ROWS, USUAL_TRIP_US
-from freqdp_db.methods.synthesis.plan import SCALE
+from freqdp_db.methods.synthesis.plan import HEADING_X, HEADING_Y, HEADINGS, SCALE
+from freqdp_db.methods.synthesis.public import LARGEST_SIZE, MOST_ROWS, USUAL_TRIP_US
 from freqdp_db.methods.synthesis.vectors import CellTrips
 from freqdp_db.model.arrays import Ints, Metres
 from freqdp_db.model.trajectories import Locations, Trajectories

@@ -160,35 +160,22 @@ def _edr_to(first, last, pivot, offsets, x, y, at, tolerance_m, tolerance_us):  
 _GROWTH = 1.5
 
 
-@dataclass(frozen=True)
-class Clusters:
-    """Members of each cluster, the pivot first; in nobody's is the trash."""
-
-    offsets: Ints
-    member: Ids
-
-
-def find_clusters(likeness: Likeness, k: int, most_trash: int) -> Clusters:
+def find_clusters(likeness: Likeness, k: int, most_trash: int) -> tuple[Ints, Ids]:
+    """Offsets and members of the clusters, the pivot of each first; in nobody's is the trash."""
     count = len(likeness.offsets) - 1
     if count < k:
-        return Clusters(np.zeros(1, np.int64), np.zeros(0, np.int32))
+        return np.zeros(1, np.int64), np.zeros(0, np.int32)
     from_centre = likeness.to_centre()
     radius = likeness.first_radius()
     while True:
         clusters = _one_round(likeness, k, radius, from_centre)
         if count - sum(map(len, clusters)) <= most_trash:
             sizes = np.array([len(c) for c in clusters], np.int64)
-            member = np.array([m for c in clusters for m in c], np.int32)
-            return Clusters(offsets_from(sizes), member)
+            return offsets_from(sizes), np.array([m for c in clusters for m in c], np.int32)
         radius *= _GROWTH
 
 
-def _one_round(
-    likeness: Likeness,
-    k: int,
-    radius: float,
-    from_centre: np.ndarray[tuple[int], np.dtype[np.float64]],
-) -> list[list[int]]:
+def _one_round(likeness: Likeness, k: int, radius: float, from_centre: Metres) -> list[list[int]]:
     count = len(from_centre)
     free = np.ones(count, np.bool_)
     waiting = np.ones(count, np.bool_)

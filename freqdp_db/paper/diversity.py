@@ -13,7 +13,7 @@ from math import inf
 import numpy as np
 from numba import njit
 
-from freqdp_db.errors import BadInput, VerificationFailed
+from freqdp_db.errors import BadInput
 from freqdp_db.methods.k_anonymity.glove import CELL_M, Origin
 from freqdp_db.model.arrays import Flags, Ids, Ints
 from freqdp_db.model.trajectories import Areas, Points, Shown
@@ -198,12 +198,3 @@ def grow_as_shown(
         south[left] -= CELL_M
         east[left] += CELL_M
         north[left] += CELL_M
-
-
-def check_areas(
-    areas: Areas, points: Points, categories: int, divergence: float, shown: Shown | None
-) -> dict[str, int]:
-    """Refuse an area that falls short."""
-    if fall_short(areas, points, categories, divergence, shown).any():
-        raise VerificationFailed("an area holds points of too few categories, or of other ones")
-    return {"diverse_areas": len(areas.x_min)}

@@ -26,9 +26,8 @@ import numpy as np
 from numba import njit
 
 from freqdp_db.engines.ranges import joined, map_each
-from freqdp_db.methods.synthesis import sampling
 from freqdp_db.methods.synthesis.estimation import Model, usual_paces
-from freqdp_db.methods.synthesis.layout import (
+from freqdp_db.methods.synthesis.plan import (
     DAYPARTS,
     HEADING_X,
     HEADING_Y,
@@ -36,14 +35,14 @@ from freqdp_db.methods.synthesis.layout import (
     METRE_CLASSES,
     MINUTE_EDGES,
     Grids,
+    NoisyDraw,
 )
-from freqdp_db.methods.synthesis.plan import NoisyDraw
 from freqdp_db.methods.synthesis.public import Period, Region
-from freqdp_db.methods.synthesis.sampling import Parts, emitted, lattice
+from freqdp_db.methods.synthesis.sampling import Parts, emitted, lattice, on_lattice
 from freqdp_db.methods.synthesis.trips import Trips
 from freqdp_db.methods.synthesis.vectors import cell_trips
 from freqdp_db.model.arrays import Ints, Metres, offsets_from
-from freqdp_db.model.kernels import SEED_WORDS, derived, key, stream, uniform
+from freqdp_db.model.kernels import SEED_WORDS, derived, key, longer, stream, uniform
 from freqdp_db.paper.cell_counts import (
     SPEED_M_PER_S,
     Baseline,
@@ -152,9 +151,7 @@ def _walk(first, last, number, purpose, start_running, moves, turns, threshold, 
         cell = min(cell, side * side - 1)
         heading, length = -1, 0
         if k + LONGEST + 2 > len(path):
-            more = np.empty(2 * len(path), np.int64)
-            more[:k] = path[:k]
-            path = more
+            path = longer(path, k + LONGEST + 2)
         while True:
             path[k] = cell
             k += 1
@@ -245,7 +242,7 @@ def make_trips(
             model, grids, period, every_us, (offsets, path, bends), first, derived(purpose, 1)
         )
         first = last
-    return sampling.joined(parts, lattice(grids, every_us))
+    return on_lattice(parts, lattice(grids, every_us))
 
 
-DPT = Baseline(DptDraw, draw, make_trips, lambda drawn: drawn.starts)
+METHOD = Baseline(DptDraw, draw, make_trips, lambda drawn: drawn.starts)

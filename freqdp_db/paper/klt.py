@@ -85,12 +85,14 @@ class KltStep(GloveStep):
         return replace(found, areas=grow_as_shown(found.areas, *asked))
 
     def check(self, done: Taken[KltOptions, GloveDraw, KltLog]) -> dict[str, int]:
-        from freqdp_db.paper.diversity import check_areas
+        from freqdp_db.paper.diversity import fall_short
 
         found = super().check(done)
         assert done.after.areas is not None
         asked = (done.world.inputs["poi"], done.options.l, float(done.options.t), done.world.shown)
-        return {**found, **check_areas(done.after.areas, *asked)}
+        if fall_short(done.after.areas, *asked).any():
+            raise VerificationFailed("an area holds points of too few categories, or of other ones")
+        return {**found, "diverse_areas": done.after.samples}
 
     def require_possible(self, options: KltOptions, objects: int, samples: int) -> None:
         super().require_possible(options, objects, samples)
@@ -114,16 +116,14 @@ class KltStep(GloveStep):
 
 def klt_guarantee(values: Mapping[str, Any], protected: ProtectedUnit) -> Guarantee:
     found = glove_guarantee(values, protected)
-    return Guarantee(
+    return replace(
+        found,
         plain=[
             *found.plain,
             f"Every area holds points of interest of at least {values['l']} categories, whose "
             f"shares are within a divergence of {values['t']} of those of all points.",
         ],
-        artefacts=found.artefacts,
-        titles=found.titles,
         assumed_public=[*ASSUMED_PUBLIC, "the points of interest and their categories"],
-        not_protected=found.not_protected,
         origin="Tu et al.: Protecting trajectory from semantic attack considering k-anonymity, "
         "l-diversity, and t-closeness (IEEE TNSM 2019).",
     )

@@ -97,8 +97,8 @@ class W4mStep(Step[W4mOptions, Nothing, W4mLog]):
             state.trajectories.take(there), state.places, float(options.delta),
             edr=options.distance == "edr",
         )  # fmt: skip
-        found = find_clusters(likeness, options.k, most_trash(options, len(there)))
-        logged = W4mLog(found.offsets, there[found.member].astype(np.int32), np.zeros(1, np.int64))
+        offsets, member = find_clusters(likeness, options.k, _most_trash(options, len(there)))
+        logged = W4mLog(offsets, there[member].astype(np.int32), np.zeros(1, np.int64))
         after, matched = _moved(state, logged, options)
         return replace(logged, matched=np.array([matched], np.int64)), after
 
@@ -106,17 +106,7 @@ class W4mStep(Step[W4mOptions, Nothing, W4mLog]):
         return _moved(done.before, done.logged, done.options)[0]
 
     def check(self, done: Taken[W4mOptions, Nothing, W4mLog]) -> dict[str, int]:
-
-        allowed = most_trash(done.options, int((done.before.trajectories.lengths > 0).sum()))
-        return check_clusters(
-            done.before,
-            done.logged.offsets,
-            done.logged.member,
-            done.after,
-            done.options.k,
-            float(done.options.delta),
-            allowed,
-        )
+        return _check_clusters(done.before, done.logged, done.after, done.options)
 
     def require_possible(self, options: W4mOptions, objects: int, samples: int) -> None:
         require_enough(options.k, objects)
@@ -141,7 +131,7 @@ class W4mStep(Step[W4mOptions, Nothing, W4mLog]):
         )
 
 
-def most_trash(options: W4mOptions, objects: int) -> int:
+def _most_trash(options: W4mOptions, objects: int) -> int:
     """So many objects may be left out."""
     return int(options.trash * objects // 100)
 
@@ -179,17 +169,13 @@ def _moved(state: WorkingSet, logged: W4mLog, options: W4mOptions) -> tuple[Work
 # --- What `w4m` promises, measured in its result ---
 
 
-def check_clusters(
-    before: WorkingSet,
-    offsets: Ints,
-    member: Ids,
-    after: WorkingSet,
-    k: int,
-    delta_m: float,
-    most_trash: int,
+def _check_clusters(
+    before: WorkingSet, logged: W4mLog, after: WorkingSet, options: W4mOptions
 ) -> dict[str, int]:
     """Refuse a cluster of too few, two members ever too far apart, or too much left out."""
     old, new = before.trajectories, after.trajectories
+    offsets, member, delta_m = logged.offsets, logged.member, float(options.delta)
+    most = _most_trash(options, int((old.lengths > 0).sum()))
     if len(new) != len(old) or not np.array_equal(before.key, after.key):
         raise VerificationFailed("the trajectories are not those of the objects")
     if len(np.unique(member)) != len(member):
@@ -199,11 +185,11 @@ def check_clusters(
     if new.lengths[~kept].any():
         raise VerificationFailed("an object of no cluster was released")
     trash = int((~kept & (old.lengths > 0)).sum())
-    if trash > most_trash and len(member):
-        raise VerificationFailed(f"{trash:,} objects were left out; {most_trash:,} may be")
+    if trash > most and len(member):
+        raise VerificationFailed(f"{trash:,} objects were left out; {most:,} may be")
     instants = 0
     for begin, end in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
-        if end - begin < k:
+        if end - begin < options.k:
             raise VerificationFailed("a cluster has fewer objects than k")
         parts = [slice(*new.offsets[m : m + 2].tolist()) for m in member[begin:end].tolist()]
         times = new.at[parts[0]]

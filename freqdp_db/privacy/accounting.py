@@ -81,21 +81,11 @@ def epsilon_of(rho: Fraction, delta: Fraction) -> Fraction:
     return Fraction(epsilon)
 
 
-def best_guess(rho: Fraction) -> float:
-    """How often the best test for "was this object in it?" is right, against Gaussian noise.
-
-    The two worlds differ by at most sqrt(2 rho) standard deviations in the direction that tells them
-    apart best; half of that is the threshold. A coin is right half of the time. (The law is that of
-    continuous noise. At the widths in use, thousands of steps and more, the discrete one cannot be
-    told from it.)
-    """
-    from scipy.special import ndtr  # slow to import, as below
-
-    return float(ndtr(math.sqrt(float(rho) / 2)))
-
-
 def best_guess_any(rho: Fraction) -> Fraction:
-    """The same for whatever is rho-zCDP, by Pinsker's inequality: slightly more. Rounded up."""
+    """How often the best test for "was this object in it?" is right, of whatever is rho-zCDP.
+
+    By Pinsker's inequality. Rounded up; a coin is right half of the time.
+    """
     if rho >= 2:
         return Fraction(1)
     with localcontext() as context:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any, LiteralString
 
-from findings import Findings, compare
-from replayed_states import Replay
+from replayed_states import Findings, Replay, compare
 
 _FIRST_RADIUS_M = 250.0
 _EVERYTHING_M = 1e9

@@ -23,8 +23,7 @@ from brute_edits import (
     check_local_insertions,
 )
 from brute_targets import check_pf_targets, check_tf_targets
-from findings import Findings, compare
-from replayed_states import Replay
+from replayed_states import Findings, Replay, compare
 
 
 def check_release(

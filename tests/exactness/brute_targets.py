@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import LiteralString
 
-from findings import Findings, compare
-from replayed_states import Replay
+from replayed_states import Findings, Replay, compare
 
 # All places of the input by weight; |D| is the number of trajectories of the build.
 _RANKED: LiteralString = """

@@ -13,15 +13,14 @@ from typing import Any
 import brute_edits
 import brute_force
 import brute_targets
-import findings as findings_module
+import drawn_times
 import psycopg
 import pytest
 import replayed_states
 from brute_edits import make_ways, nearest_trajectories
 from brute_force import check_release
-from findings import Findings
 from library import Point, build_city, build_points, load_city, make_points, opened, release
-from replayed_states import Replay
+from replayed_states import Findings, Replay
 from servers import SharedServer, cloned
 
 from freqdp_db.db.connection import Database
@@ -248,7 +247,7 @@ def test_script(city: Database, victim: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "module", [brute_force, brute_edits, brute_targets, findings_module, replayed_states]
+    "module", [brute_force, brute_edits, brute_targets, drawn_times, replayed_states]
 )
 def test_brute_force_imports_nothing_of_the_product(module: Any) -> None:
     tree = ast.parse(Path(module.__file__).read_text())

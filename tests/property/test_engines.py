@@ -36,7 +36,7 @@ from freqdp_db.methods.loop import Trial, run_steps
 from freqdp_db.methods.parameters import read
 from freqdp_db.methods.registry import find_method
 from freqdp_db.methods.synthesis import strict
-from freqdp_db.methods.synthesis.options import Parameters
+from freqdp_db.methods.synthesis.public import Parameters
 from freqdp_db.methods.synthesis.vectors import measured
 from freqdp_db.model.arrays import Ids, Ints, offsets_from
 from freqdp_db.model.trajectories import Areas, Build, Clock, Locations, Trajectories

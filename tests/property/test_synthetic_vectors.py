@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from freqdp_db.methods.synthesis.layout import Grids
 from freqdp_db.methods.synthesis.plan import (
     LARGEST_BOUND,
     SCALE,
     SIZE_CLASSES,
+    Grids,
     MeasurementPlan,
     second_round,
 )

@@ -27,8 +27,8 @@ from freqdp_db.methods.contract import StepContext, WorkingSet
 from freqdp_db.methods.frequency import perturbation as local_pf
 from freqdp_db.methods.frequency.counts import count_frequencies
 from freqdp_db.methods.synthesis import vectors
-from freqdp_db.methods.synthesis.options import Parameters, StrictOptions
 from freqdp_db.methods.synthesis.plan import SCALE, Draw, MeasurementPlan, Statistic
+from freqdp_db.methods.synthesis.public import Parameters, StrictOptions
 from freqdp_db.methods.synthesis.trips import Trips
 from freqdp_db.methods.synthesis.vectors import measured, vectors_of, with_noise
 from freqdp_db.model.arrays import Ints, offsets_from

@@ -19,12 +19,12 @@ from scipy import stats
 
 from freqdp_db.methods.frequency.counts import Frequencies, rank_places
 from freqdp_db.methods.frequency.perturbation import perturb_pf
-from freqdp_db.methods.synthesis.options import Parameters
 from freqdp_db.methods.synthesis.plan import FIRST_ROUND, SCALE, Statistic, second_round
+from freqdp_db.methods.synthesis.public import Parameters
 from freqdp_db.methods.synthesis.trips import Trips
 from freqdp_db.methods.synthesis.vectors import size_counts, vectors_of, with_noise
 from freqdp_db.model.arrays import Ints
-from freqdp_db.privacy.accounting import best_guess, sigma2_for
+from freqdp_db.privacy.accounting import sigma2_for
 from freqdp_db.privacy.noise import (
     Coin,
     RandomSource,
@@ -37,7 +37,7 @@ from freqdp_db.privacy.noise import (
     released_ids,
     scale_for,
 )
-from tests.synthetic_world import PERIOD, REGION
+from tests.synthetic_world import PERIOD, REGION, best_guess
 
 pytestmark = pytest.mark.statistical
 

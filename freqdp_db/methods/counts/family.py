@@ -24,7 +24,7 @@ from freqdp_db.methods.counts.options import MARGINS, SUMMARY, CountsOptions
 from freqdp_db.methods.counts.zones import BIN, FLOWS_LINE, VISITS_MAP, ZONE
 from freqdp_db.methods.kinds import plain
 from freqdp_db.methods.relations import Column, Relation
-from freqdp_db.methods.synthesis.options import LARGEST_DELTA
+from freqdp_db.methods.synthesis.public import LARGEST_DELTA
 from freqdp_db.methods.synthesis.steps import booked_rho, object_guarantee
 from freqdp_db.privacy.noise import RandomSource
 

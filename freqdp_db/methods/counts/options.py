@@ -22,7 +22,7 @@ from freqdp_db.methods.kinds import (
     Zoning,
 )
 from freqdp_db.methods.parameters import parameter
-from freqdp_db.methods.synthesis.options import LARGEST_DELTA
+from freqdp_db.methods.synthesis.public import LARGEST_DELTA
 from freqdp_db.privacy.accounting import pure_cost, rho_for
 
 TABLES = ("visits", "flows", "stays", "trips")

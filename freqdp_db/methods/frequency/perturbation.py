@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
-from numba import njit
 
 from freqdp_db.engines.partitions import Partitions
 from freqdp_db.engines.ranges import either, joined, map_ranges
@@ -16,7 +15,6 @@ from freqdp_db.methods.frequency.counts import Frequencies, Signatures, rank_pla
 from freqdp_db.methods.frequency.partition import Partition
 from freqdp_db.model.arrays import Flags, Ids, Ints, offsets_from, owners, within
 from freqdp_db.model.edits import PfTargets, TfTargets
-from freqdp_db.model.kernels import stable_order
 from freqdp_db.privacy.accounting import Mechanism
 from freqdp_db.privacy.noise import RandomSource, scale_for
 
@@ -124,41 +122,31 @@ class PointLists:
     other_pf: Ids
 
 
-@njit(nogil=True, cache=True)
-def _split(first, last, offsets, order, place, pf, candidates, size):  # type: ignore[no-untyped-def]
-    """The columns of `PointLists`."""
-    listed, sure = np.zeros(last - first, np.int64), np.zeros(last - first, np.int64)
-    others = np.zeros(last - first, np.int64)
-    certain, left = 0, 0
-    for t in range(first, last):
-        lo, hi = offsets[t], offsets[t + 1]
-        known = 0
-        for i in range(lo + size, hi):
-            if candidates[place[order[i]]]:
-                known += 1
-        listed[t - first] = min(hi - lo, 2 * size)
-        sure[t - first] = min(min(hi - lo, size) + known, 2 * size)
-        # more candidates than fit leave nothing to pick
-        if listed[t - first] > sure[t - first]:
-            others[t - first] = hi - lo - size - known
-        certain += sure[t - first]
-        left += others[t - first]
-    sure_place, sure_pf = np.empty(certain, np.int32), np.empty(certain, np.int32)
-    other_place, other_pf = np.empty(left, np.int32), np.empty(left, np.int32)
-    k, r = 0, 0
-    for t in range(first, last):
-        lo, hi = offsets[t], offsets[t + 1]
-        end = k + sure[t - first]
-        for i in range(lo, hi):
-            entry = order[i]
-            if i - lo < size or candidates[place[entry]]:
-                if k < end:
-                    sure_place[k], sure_pf[k] = place[entry], pf[entry]
-                    k += 1
-            elif others[t - first] > 0:
-                other_place[r], other_pf[r] = place[entry], pf[entry]
-                r += 1
-    return listed, sure, sure_place, sure_pf, others, other_place, other_pf
+def _split(
+    first: int,
+    last: int,
+    offsets: Ints,
+    order: Ints,
+    place: Ids,
+    pf: Ids,
+    candidates: Flags,
+    size: int,
+) -> tuple[Ints | Ids, ...]:
+    """The columns of `PointLists`, of a range of trajectories."""
+    own = offsets[first : last + 1] - offsets[first]
+    owner = owners(own)
+    ranked = order[offsets[first] : offsets[last]]
+    place, pf = place[ranked], pf[ranked]
+    certain = (within(own) < size) | candidates[place]
+    before = offsets_from(certain)  # how many certain ones come before an entry, of this range
+    nth = before[:-1] - before[own[:-1]][owner]
+    listed = np.minimum(np.diff(own), 2 * size)
+    sure = np.minimum(np.diff(before[own]), 2 * size)
+    kept = certain & (nth < 2 * size)
+    # more candidates than fit leave nothing to pick
+    other = ~certain & (listed > sure)[owner]
+    others = np.bincount(owner[other], minlength=last - first)
+    return listed, sure, place[kept], pf[kept], others, place[other], pf[other]
 
 
 def lists_of(ranked: Ranked, candidates: Flags) -> PointLists:
@@ -171,37 +159,18 @@ def lists_of(ranked: Ranked, candidates: Flags) -> PointLists:
     return PointLists(*joined(parts))
 
 
-@njit(nogil=True, cache=True)
-def _fill_lists(  # type: ignore[no-untyped-def]
-    first, last, offsets, sure_offsets, sure_place, sure_pf,
-    key_offsets, other_place, other_pf, keys,
-):  # fmt: skip
-    begin = offsets[first]
-    size = offsets[last] - begin
-    place, pf = np.empty(size, np.int32), np.empty(size, np.int32)
-    for t in range(first, last):
-        k, end = offsets[t] - begin, offsets[t + 1] - begin
-        for i in range(sure_offsets[t], sure_offsets[t + 1]):
-            place[k], pf[k] = sure_place[i], sure_pf[i]
-            k += 1
-        if k < end:
-            lo = key_offsets[t]
-            picked = stable_order(keys[lo : key_offsets[t + 1]])
-            for j in range(end - k):
-                place[k + j], pf[k + j] = other_place[lo + picked[j]], other_pf[lo + picked[j]]
-    return place, pf
-
-
 def _fill(lists: PointLists, source: RandomSource) -> tuple[Ints, Ids, Ids]:
     """Pick what the lists lack: how many places each has, the places and their PF."""
-    key_offsets = offsets_from(lists.others)
-    keys = source.uniform_words(int(key_offsets[-1]))
-    offsets = offsets_from(lists.listed)
-    parts = map_ranges(
-        _fill_lists, offsets, offsets, offsets_from(lists.sure), lists.place, lists.pf,
-        key_offsets, lists.other_place, lists.other_pf, keys,
-    )  # fmt: skip
-    place, pf = joined(parts)
+    offsets = offsets_from(lists.others)
+    owner = owners(offsets)
+    # those with the smallest of random keys, as many as are missing
+    by_key = np.lexsort((source.uniform_words(len(owner)), owner))
+    picked = by_key[within(offsets) < (lists.listed - lists.sure)[owner]]
+    order = np.argsort(
+        np.concatenate([owners(offsets_from(lists.sure)), owner[picked]]), kind="stable"
+    )
+    place = np.concatenate([lists.place, lists.other_place[picked]])[order]
+    pf = np.concatenate([lists.pf, lists.other_pf[picked]])[order]
     return lists.listed, place, pf
 
 

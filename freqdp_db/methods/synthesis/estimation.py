@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import cho_solve, cholesky
 
-from freqdp_db.methods.synthesis.layout import (
+from freqdp_db.methods.synthesis.plan import (
     BEND_EDGES,
     BEND_GROUP_OF_STEPS,
     BEND_GROUPS,
@@ -41,8 +41,8 @@ from freqdp_db.methods.synthesis.layout import (
     STEP_CLASSES,
     STEP_EDGES,
     Grids,
+    Noisy,
 )
-from freqdp_db.methods.synthesis.plan import Noisy
 from freqdp_db.model.arrays import Ints, Metres
 
 # --- From noisy counts to the counts behind them: a smooth log-intensity under known noise ---
@@ -55,15 +55,6 @@ _LEVEL_SPREAD = 3.0
 """How far the level of the whole field may lie from the given shape's, in logs."""
 
 
-@dataclass(frozen=True)
-class Fit:
-    counts: Metres
-    """The most likely counts."""
-    evidence: float
-    spread: float
-    reach: float
-
-
 def smoothed(
     noisy: Metres,
     sigma: float,
@@ -72,8 +63,8 @@ def smoothed(
     *,
     spreads: tuple[float, ...] = (0.3, 0.6, 1.2, 2.0),
     reaches: tuple[float, ...] = (0.7, 2.0, 5.0),
-) -> Fit:
-    """The best fit over the widths and reaches; `points` has a row of coordinates for each count."""
+) -> Metres:
+    """The most likely counts; `points` has a row of coordinates for each count."""
     total = max(float(noisy.sum()), sigma * math.sqrt(len(noisy)), 1e-9)
     shape = np.ones(len(noisy)) if shape is None else np.maximum(shape, 1e-9 * shape.max())
     mean = np.log(shape * (total / shape.sum()))
@@ -83,12 +74,13 @@ def smoothed(
     fits = [
         _fitted(noisy, sigma, mean, apart, spread, reach) for reach in reaches for spread in spreads
     ]
-    return max(fits, key=lambda fit: fit.evidence)
+    return max(fits, key=lambda fit: fit[0])[1]
 
 
 def _fitted(
     noisy: Metres, sigma: float, mean: Metres, apart: Metres, spread: float, reach: float
-) -> Fit:
+) -> tuple[float, Metres]:
+    """How likely the noisy counts are under such a field, and the most likely counts behind them."""
     prior = spread**2 * np.exp(-apart / reach) + _LEVEL_SPREAD**2
     prior[np.diag_indices_from(prior)] += 1e-6 * spread**2
     count = len(noisy)
@@ -121,7 +113,7 @@ def _fitted(
             break
     evidence = -value - float(np.log(np.diag(root)).sum())
     # the most likely counts: means would be pulled up by what the noise leaves open
-    return Fit(np.exp(g), evidence, spread, reach)
+    return evidence, np.exp(g)
 
 
 def _loss(noisy: Metres, sigma: float, g: Metres, away: Metres, pull: Metres) -> float:
@@ -177,6 +169,15 @@ def shrunk(noisy: Metres, sigma: float, prior: Metres, least: float = 0.03) -> M
     return floored
 
 
+def towards_none(
+    noisy: Metres, sigma: float, expected: Metres, kappas: tuple[float, ...]
+) -> Metres:
+    """Differences, towards none as far as the noise asks: of one width in proportion to `expected`."""
+    width2 = (likeliest(kappas, expected, noisy, sigma) * expected) ** 2
+    differences: Metres = noisy * width2 / (width2 + sigma**2)
+    return differences
+
+
 # --- How many steps a trip takes, and how long it is for its steps, by how far apart its ends are ---
 
 
@@ -192,26 +193,19 @@ def grid_points(columns: int, rows: int) -> Metres:
     return np.stack([column, row], axis=1).astype(np.float64)
 
 
-def estimated_metres(noisy: Noisy) -> Metres:
-    """Share of each class of lengths."""
-    return _classes(noisy, "metres", np.power(_FEWER, -np.arange(METRE_CLASSES, dtype=np.float64)))
+def estimated_classes(noisy: Noisy, name: str, usual: int) -> Metres:
+    """Shares of classes of lengths or durations, with their tail cut.
 
-
-def estimated_minutes(noisy: Noisy) -> Metres:
-    """Share of each class of durations."""
-    far = np.maximum(np.arange(MINUTE_CLASSES) - _USUAL_MINUTES, 0)
-    return _classes(noisy, "minutes", np.power(_FEWER, -far.astype(np.float64)))
-
-
-def _classes(noisy: Noisy, name: str, shape: Metres) -> Metres:
-    """A histogram with its tail cut; where noise hides all of it, the public `shape`."""
-    line = np.arange(len(shape), dtype=np.float64)[:, None]
+    Where noise hides all of it: alike up to the class `usual`, then fewer and fewer.
+    """
+    number = np.arange(len(noisy.values[name]))
+    shape = np.power(_FEWER, -np.maximum(number - usual, 0).astype(np.float64))
+    line = number.astype(np.float64)[:, None]
     values, sigma = noisy.values[name], noisy.sigma[name]
     counts = np.where(shape * SMALLEST_PART < shape.sum(), 0.0, shape)
-    if (
-        np.convolve(values, np.ones(4), "valid").max() > 3 * sigma * 2
-    ):  # some four neighbours stand out
-        counts = with_tail_cut(smoothed(values, sigma, line, shape).counts, values, sigma)
+    # some four neighbours stand out
+    if np.convolve(values, np.ones(4), "valid").max() > 3 * sigma * 2:
+        counts = with_tail_cut(smoothed(values, sigma, line, shape), values, sigma)
     share: Metres = counts / counts.sum()
     return share
 
@@ -235,6 +229,13 @@ def estimated_lengths(noisy: Noisy, grids: Grids, flows: Metres, metres: Metres)
     return flat
 
 
+def _law(values: Metres, edges: Metres) -> Metres:
+    """The share of the values in each class; the first and the last are open."""
+    found = np.searchsorted(edges[1:-1], values.ravel(), side="right")
+    law: Metres = np.bincount(found, minlength=len(edges) - 1) / found.size
+    return law
+
+
 def _metre_classes(cell_m: float) -> Metres:
     """For each (step class, bend), the law of the class of the length in metres."""
     gives = np.zeros((STEP_CLASSES, BENDS, METRE_CLASSES))
@@ -246,8 +247,7 @@ def _metre_classes(cell_m: float) -> Metres:
         for b in range(BENDS):
             bend = BEND_EDGES[b] + within * (BEND_EDGES[b + 1] - BEND_EDGES[b])
             metres = np.maximum(bend[:, None] * cell_m * (steps[None, :] + 0.7), METRE_EDGES[0])
-            found = np.searchsorted(METRE_EDGES[1:-1], metres.ravel(), side="right")
-            gives[c, b] = np.bincount(found, minlength=METRE_CLASSES) / found.size
+            gives[c, b] = _law(metres, METRE_EDGES)
     return gives.reshape(STEP_CLASSES * BENDS, METRE_CLASSES)
 
 
@@ -262,17 +262,11 @@ def _table(noisy: Noisy, name: str, rows: int, columns: int, shape: Metres | Non
     """Smooth over both classes of a table; the tail of each row is cut."""
     values, sigma = noisy.values[name], noisy.sigma[name]
     counts = smoothed(
-        values,
-        sigma,
-        grid_points(columns, rows),
-        shape,
-        spreads=(0.8, 1.6, 3.0),
-        reaches=(1.5, 4.0),
-    ).counts
+        values, sigma, grid_points(columns, rows), shape,
+        spreads=(0.8, 1.6, 3.0), reaches=(1.5, 4.0),
+    )  # fmt: skip
     table, measured = counts.reshape(rows, columns), values.reshape(rows, columns)
-    return np.stack(
-        [with_tail_cut(*row, sigma) for row in zip(table, measured, strict=True)]
-    ).ravel()
+    return np.concatenate([with_tail_cut(*row, sigma) for row in zip(table, measured, strict=True)])
 
 
 def estimated_paces(metres: Metres, minutes: Metres, speed: float) -> Metres:
@@ -307,9 +301,7 @@ def _minute_classes(speed: float) -> Metres:
         metres = METRE_EDGES[m] + within * (METRE_EDGES[m + 1] - METRE_EDGES[m])
         for p in range(PACES):
             pace = PACE_EDGES[p] + within * (PACE_EDGES[p + 1] - PACE_EDGES[p])
-            minutes = (metres[:, None] / (speed * pace[None, :]) / 60.0).ravel()
-            found = np.searchsorted(MINUTE_EDGES[1:-1], minutes, side="right")
-            gives[m, p] = np.bincount(found, minlength=MINUTE_CLASSES) / found.size
+            gives[m, p] = _law(metres[:, None] / (speed * pace[None, :]) / 60.0, MINUTE_EDGES)
     return gives
 
 
@@ -362,7 +354,7 @@ def estimated_visits(noisy: Noisy, grids: Grids) -> Metres:
     return smoothed(
         noisy.values["visits"], noisy.sigma["visits"], grid_points(grids.cells_x, grids.cells_y),
         spreads=(0.6, 1.2, 2.0), reaches=(2.0, 5.0),
-    ).counts  # fmt: skip
+    )  # fmt: skip
 
 
 def estimated_fine(noisy: Noisy, grids: Grids, visits: Metres) -> Metres:
@@ -415,10 +407,9 @@ def estimated_moves(noisy: Noisy, grids: Grids, visits: Metres) -> Metres:
     prior = shape * (total / shape.sum())
     both = shrunk(((noisy_moves + back) / 2)[inside], sigma, prior[inside])
     differ = (noisy_moves - back)[inside] / 2
-    # one width for all differences, in proportion to the sum
-    width2 = (likeliest((0.02, 0.05, 0.1, 0.2, 0.4), both, differ, sigma) * both) ** 2
+    differ = towards_none(differ, sigma, both, (0.02, 0.05, 0.1, 0.2, 0.4))
     result = np.zeros_like(shape)
-    result[inside] = np.maximum(both + differ * width2 / (width2 + sigma**2), 0.03 * both)
+    result[inside] = np.maximum(both + differ, 0.03 * both)
     return result
 
 
@@ -428,12 +419,8 @@ def estimated_ends(noisy: Noisy, grids: Grids, visits: Metres) -> tuple[Metres, 
     origins, destinations = noisy.values["origins"], noisy.values["destinations"]
     sigma = noisy.sigma["origins"] / np.sqrt(2)
     points = grid_points(grids.zones_x, grids.zones_y)
-    mean = smoothed(
-        (origins + destinations) / 2, sigma, points, by_visits.astype(np.float64)
-    ).counts
-    differ = (origins - destinations) / 2
-    width2 = (likeliest((0.01, 0.03, 0.1, 0.3), mean, differ, sigma) * mean) ** 2
-    differ = differ * width2 / (width2 + sigma**2)
+    mean = smoothed((origins + destinations) / 2, sigma, points, by_visits.astype(np.float64))
+    differ = towards_none((origins - destinations) / 2, sigma, mean, (0.01, 0.03, 0.1, 0.3))
     return np.maximum(mean + differ, 0.03 * mean), np.maximum(mean - differ, 0.03 * mean)
 
 
@@ -462,11 +449,6 @@ def gravity(
     return flows
 
 
-def corrected(noisy: Metres, sigma: float, flows: Metres) -> Metres:
-    """The flows measured directly, drawn towards the gravity model as far as the noise asks."""
-    return shrunk(noisy, sigma, flows * (max(float(noisy.sum()), 1.0) / flows.sum()))
-
-
 def estimated(noisy: Noisy, grids: Grids) -> Model:
     """The model before walks are fitted: weights of moves are the estimated moves."""
     values, sigma = noisy.values, noisy.sigma
@@ -476,18 +458,21 @@ def estimated(noisy: Noisy, grids: Grids) -> Model:
     same = smoothed(
         values["same_zone"], sigma["same_zone"], zone_points, (origins + destinations) ** 1.5,
         spreads=(0.3, 0.8, 1.5), reaches=(0.7, 2.0),
-    ).counts  # fmt: skip
+    )  # fmt: skip
     line = np.arange(DISTANCE_CLASSES, dtype=np.float64)[:, None]
-    distances = smoothed(values["distances"], sigma["distances"], line).counts
+    distances = smoothed(values["distances"], sigma["distances"], line)
     flows = gravity(origins, destinations, same, distances, grids.zone_distance_class()).ravel()
     if np.isfinite(sigma["flows"]):
-        flows = corrected(values["flows"], sigma["flows"], flows)
+        # measured directly, drawn towards the gravity model as far as the noise asks
+        total = max(float(values["flows"].sum()), 1.0)
+        flows = shrunk(values["flows"], sigma["flows"], flows * (total / flows.sum()))
     zone_of = grids.zone_of_cell()
     within = visits / np.bincount(zone_of, visits, minlength=grids.zones)[zone_of]
     turns = np.maximum(values["turns"], sigma["turns"])
     turns = (turns + turns[-np.arange(HEADINGS) % HEADINGS]) / 2  # left and right alike
     speed, speeds = _speeds(values["pace"], sigma["pace"])
-    metres, minutes = estimated_metres(noisy), estimated_minutes(noisy)
+    metres = estimated_classes(noisy, "metres", 0)
+    minutes = estimated_classes(noisy, "minutes", _USUAL_MINUTES)
     hours = np.arange(24) * (2 * np.pi / 24)
     circle = np.stack([np.cos(hours), np.sin(hours)], axis=1) * (24 / (2 * np.pi))
     days = np.arange(len(values["days"]), dtype=np.float64)[:, None]
@@ -500,8 +485,8 @@ def estimated(noisy: Noisy, grids: Grids) -> Model:
         turns=turns / turns.mean(),
         visits=visits,
         fine=estimated_fine(noisy, grids, visits),
-        hours=smoothed(values["hours"], sigma["hours"], circle).counts,
-        days=smoothed(values["days"], sigma["days"], days).counts,
+        hours=smoothed(values["hours"], sigma["hours"], circle),
+        days=smoothed(values["days"], sigma["days"], days),
         speeds=speeds,
         paces=estimated_paces(metres, minutes, speed),
         longest=MINUTE_EDGES[[np.flatnonzero(minutes)[-1] + 1]],

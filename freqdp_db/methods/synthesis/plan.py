@@ -1,35 +1,147 @@
-"""The plan of a release: which vectors, over which grids, with which shares and clips.
+"""What is counted, over which public grids, with which shares of the budget and which clips.
+
+Three grids lie over the region, each cutting the one before: zones, cells, fine cells. Headings are
+numbered 0 to 7 anticlockwise from east; a move goes to one of the eight neighbours.
 
 The first round counts objects and how many trips each has; from these noisy numbers, the region and
-the budget the plan of the second round follows by whole-number and plain rules. No data is seen here.
-
-What is drawn and committed: the noisy vectors, and the seed of the sampling. Holds no data."""
+the budget the plan of the second round follows by whole-number and plain rules. What is drawn and
+committed are the noisy vectors, and the seed of the sampling. No data is seen here.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
+from numba import njit
 
-from freqdp_db.methods.synthesis.layout import (
-    BEND_GROUPS,
-    BENDS,
-    DAYPARTS,
-    DISTANCE_CLASSES,
-    HEADINGS,
-    METRE_CLASSES,
-    MINUTE_CLASSES,
-    REACHES,
-    STEP_CLASSES,
-    Grids,
-)
-from freqdp_db.methods.synthesis.options import Parameters
-from freqdp_db.methods.synthesis.public import Period, Region
+from freqdp_db.methods.synthesis.public import Parameters, Period, Region
 from freqdp_db.model.arrays import Ints, Metres
 from freqdp_db.privacy.accounting import gaussian_cost, sigma2_for
 from freqdp_db.privacy.noise import scale_for
+
+HEADING_X = np.array([1, 1, 0, -1, -1, -1, 0, 1], np.int64)
+HEADING_Y = np.array([0, 1, 1, 1, 0, -1, -1, -1], np.int64)
+HEADINGS = 8
+
+DISTANCE_EDGES = np.array([0.5, 1.2, 1.7, 2.1, 2.5, 2.9, 3.2, 4.3, 5.5])
+"""Upper edges, in zones of straight distance between two zones; class 0 is the same zone."""
+DISTANCE_CLASSES = 10
+REACH_OF_DISTANCE = np.array([0, 1, 1, 2, 2, 2, 3, 4, 5, 5], np.int64)
+"""Numbers of steps are counted by a coarser class of the distance."""
+REACHES = 6
+STEP_CLASSES = 16
+BENDS = 12
+BEND_GROUPS = 4
+METRE_CLASSES = 17
+METRE_EDGES = 1000.0 * 2.0 ** (np.arange(METRE_CLASSES + 1) / 2.0)
+"""Classes of a trip's length; the last is open."""
+MINUTE_CLASSES = 18
+MINUTE_EDGES = 2.0 * 2.0 ** (np.arange(MINUTE_CLASSES + 1) / 2.0)
+"""Classes of a trip's duration, in minutes; the first begins at none, the last is open."""
+BEND_EDGES = 0.25 * 2.0 ** (np.arange(BENDS + 1) / 2.0)
+"""How long a trip is for its steps: metres / (side of a cell * (steps + 0.7))."""
+DAYPARTS = 6
+PACES = 12
+PACE_EDGES = 0.25 * 2.0 ** (np.arange(PACES + 1) / 3.0)
+"""How fast a trip is, in proportion to the speed of its part of the day."""
+
+
+@dataclass(frozen=True)
+class Grids:
+    """The three grids; rows go north, columns east, numbers row by row."""
+
+    region: Region
+    zones_x: int
+    zones_y: int
+    per_zone: int
+    """Cells along one side of a zone."""
+    per_cell: int
+    """Fine cells along one side of a cell."""
+
+    @property
+    def cells_x(self) -> int:
+        return self.zones_x * self.per_zone
+
+    @property
+    def cells_y(self) -> int:
+        return self.zones_y * self.per_zone
+
+    @property
+    def fine_x(self) -> int:
+        return self.cells_x * self.per_cell
+
+    @property
+    def fine_y(self) -> int:
+        return self.cells_y * self.per_cell
+
+    @property
+    def zones(self) -> int:
+        return self.zones_x * self.zones_y
+
+    @property
+    def cells(self) -> int:
+        return self.cells_x * self.cells_y
+
+    @property
+    def fine(self) -> int:
+        return self.fine_x * self.fine_y
+
+    @property
+    def cell_m(self) -> float:
+        """Side of a cell, the mean of both."""
+        return (self.region.width / self.cells_x + self.region.height / self.cells_y) / 2
+
+    def zone_of_cell(self) -> Ints:
+        row, column = np.divmod(np.arange(self.cells), self.cells_x)
+        zone: Ints = (row // self.per_zone) * self.zones_x + column // self.per_zone
+        return zone
+
+    def cell_of_fine(self) -> Ints:
+        row, column = np.divmod(np.arange(self.fine), self.fine_x)
+        cell: Ints = (row // self.per_cell) * self.cells_x + column // self.per_cell
+        return cell
+
+    def zone_distance_class(self) -> Ints:
+        """Class of each pair of zones, a row for each first zone, flattened."""
+        row, column = np.divmod(np.arange(self.zones), self.zones_x)
+        far = np.hypot(row[:, None] - row[None, :], column[:, None] - column[None, :])
+        return distance_class(far).ravel()
+
+    def cell_centres(self) -> tuple[Metres, Metres]:
+        """In units of cells, from the region's corner."""
+        row, column = np.divmod(np.arange(self.cells), self.cells_x)
+        return column + 0.5, row + 0.5
+
+
+def distance_class(zones_apart: Metres) -> Ints:
+    """0: same zone; then by straight distance, the last open."""
+    return np.searchsorted(DISTANCE_EDGES, zones_apart).astype(np.int64)
+
+
+STEP_EDGES = np.array([0, 1, 2, 3, 4, 5, 6, 8, 11, 15, 20, 27, 36, 48, 64, 96, 160], np.int64)
+"""Class j has the numbers of steps from STEP_EDGES[j] to STEP_EDGES[j + 1] - 1; the last is open."""
+
+
+BEND_GROUP_OF_STEPS = np.array([0, 1, 1, 1, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3], np.int64)
+"""Bends are counted by a coarser class of the number of steps."""
+
+
+@njit(nogil=True, cache=True)
+def heading_of(dx, dy):  # type: ignore[no-untyped-def]
+    """0 to 7 anticlockwise from east, for steps of -1, 0, 1."""
+    if dy == 0:
+        return 0 if dx > 0 else 4
+    if dy > 0:
+        return 2 - dx
+    return 6 + dx
+
+
+# --- The plan of a release ---
+
 
 SCALE = 2**16
 """Contributions are whole multiples of 1 / SCALE of a count."""
@@ -81,35 +193,43 @@ FIRST_ROUND = (
     Statistic("sizes", SIZE_CLASSES, 20, SCALE),
 )
 
-# Shares by what is measured: with few objects, with many, and for pure accounting.
-_FEW = {
-    "trips": 10, "origins": 90, "destinations": 90, "same_zone": 60, "distances": 40,
-    "visits": 280, "moves": 90, "turns": 20, "steps": 50, "bends": 20, "metres": 50,
-    "minutes": 25, "hours": 30, "days": 20, "pace": 15, "fine": 80, "flows": 0,
-}  # fmt: skip
-_MANY = {
-    "trips": 10, "origins": 70, "destinations": 70, "same_zone": 40, "distances": 30,
-    "visits": 220, "moves": 120, "turns": 20, "steps": 50, "bends": 20, "metres": 25,
-    "minutes": 25, "hours": 30, "days": 20, "pace": 15, "fine": 115, "flows": 90,
-}  # fmt: skip
-_PURE = {
-    "trips": 20, "origins": 85, "destinations": 85, "same_zone": 60, "distances": 45,
-    "visits": 500, "moves": 0, "turns": 25, "steps": 45, "bends": 20, "metres": 35,
-    "minutes": 20, "hours": 15, "days": 10, "pace": 5, "fine": 0, "flows": 0,
-}  # fmt: skip
-# Clips for each trip that an object of the lower quartile has. A clip that is too low costs hardly
-# anything (signal and noise shrink together, objects only come to count alike); one that is too high
-# is noise for nothing. So these are low.
-_CLIP_L2 = {
-    "trips": 0.0, "origins": 0.4, "destinations": 0.4, "same_zone": 0.2, "distances": 0.4,
-    "visits": 0.8, "moves": 0.7, "turns": 2.0, "steps": 0.25, "bends": 0.25, "metres": 0.25,
-    "minutes": 0.25, "hours": 0.25, "days": 0.3, "pace": 60.0, "fine": 1.0, "flows": 0.25,
-}  # fmt: skip
-_CLIP_L1 = {
-    "trips": 0.0, "origins": 0.8, "destinations": 0.8, "same_zone": 0.25, "distances": 0.8,
-    "visits": 4.0, "moves": 4.0, "turns": 4.0, "steps": 0.8, "bends": 0.8, "metres": 0.8,
-    "minutes": 0.8, "hours": 0.8, "days": 0.8, "pace": 60.0, "fine": 5.0, "flows": 0.8,
-}  # fmt: skip
+
+class _Measured(NamedTuple):
+    """How one vector is measured."""
+
+    few: int
+    many: int
+    pure: int
+    """Shares of the budget, in thousandths: with few objects, with many, and for pure accounting."""
+    l2: float
+    l1: float
+    """Clips (L1: for pure accounting) for each trip that an object of the lower quartile has.
+
+    A clip that is too low costs hardly anything (signal and noise shrink together, objects only come
+    to count alike); one that is too high is noise for nothing. So these are low.
+    """
+
+
+_MEASURED = {
+    "trips": _Measured(10, 10, 20, 0.0, 0.0),
+    "origins": _Measured(90, 70, 85, 0.4, 0.8),
+    "destinations": _Measured(90, 70, 85, 0.4, 0.8),
+    "same_zone": _Measured(60, 40, 60, 0.2, 0.25),
+    "distances": _Measured(40, 30, 45, 0.4, 0.8),
+    "visits": _Measured(280, 220, 500, 0.8, 4.0),
+    "moves": _Measured(90, 120, 0, 0.7, 4.0),
+    "turns": _Measured(20, 20, 25, 2.0, 4.0),
+    "steps": _Measured(50, 50, 45, 0.25, 0.8),
+    "bends": _Measured(20, 20, 20, 0.25, 0.8),
+    "metres": _Measured(50, 25, 35, 0.25, 0.8),
+    "minutes": _Measured(25, 25, 20, 0.25, 0.8),
+    "hours": _Measured(30, 30, 15, 0.25, 0.8),
+    "days": _Measured(20, 20, 10, 0.3, 0.8),
+    "pace": _Measured(15, 15, 5, 60.0, 60.0),
+    "fine": _Measured(80, 115, 0, 1.0, 5.0),
+    "flows": _Measured(0, 90, 0, 0.25, 0.8),
+}
+ORDER = tuple(_MEASURED)
 
 
 def standing_out(sizes: Ints, sigma: float, days: int) -> tuple[int, int]:
@@ -197,9 +317,8 @@ def second_round(
 ) -> MeasurementPlan:
     """The plan that follows from the first round's noisy numbers (in whole objects)."""
     strength = max(objects, 1) * (float(whole) / 8 if pure else math.sqrt(2 * float(whole)))
-    shares = _PURE if pure else _MANY if strength >= ENOUGH_FOR_FLOWS else _FEW
+    share = "pure" if pure else "many" if strength >= ENOUGH_FOR_FLOWS else "few"
     grids = chosen_grids(region, strength)
-    clips = _CLIP_L1 if pure else _CLIP_L2
     part = float(whole) * FIRST_ROUND[1].share / SHARES
     sized = standing_out(
         sizes, math.sqrt(2) / part if pure else math.sqrt(1 / (2 * part)), period.days
@@ -225,17 +344,12 @@ def second_round(
         "fine": grids.fine,
         "flows": grids.zones**2,
     }
-    statistics = [
-        Statistic(
-            name, size, shares[name], _bound(many if name == "trips" else clips[name] * typical)
-        )
-        for name, size in lengths.items()
-    ]
+    statistics = []
+    for name, how in _MEASURED.items():
+        clip = many if name == "trips" else (how.l1 if pure else how.l2) * typical
+        bound = min(max(SCALE, math.floor(clip * SCALE)), LARGEST_BOUND)
+        statistics.append(Statistic(name, lengths[name], getattr(how, share), bound))
     return MeasurementPlan(grids, period, statistics, sized)
-
-
-def _bound(clip: float) -> int:
-    return min(max(SCALE, math.floor(clip * SCALE)), LARGEST_BOUND)
 
 
 def chosen_grids(region: Region, strength: float) -> Grids:
@@ -306,19 +420,19 @@ class Noisy:
     sigma: dict[str, float]
 
 
-def share_of(parameters: Parameters, statistic: Statistic) -> Fraction:
+def _share(parameters: Parameters, statistic: Statistic) -> Fraction:
     """The part of rho (or, for pure accounting, of epsilon) that a statistic may cost."""
     return parameters.whole * Fraction(statistic.share, SHARES)
 
 
 def sigma2_of(parameters: Parameters, statistic: Statistic) -> Fraction:
     """Variance of the discrete Gaussian noise; costs its share exactly."""
-    return sigma2_for(statistic.bound**2, share_of(parameters, statistic))
+    return sigma2_for(statistic.bound**2, _share(parameters, statistic))
 
 
 def scale_of(parameters: Parameters, statistic: Statistic) -> float:
     """Scale of the discrete Laplace noise; costs its share at most."""
-    return scale_for(statistic.bound, share_of(parameters, statistic))
+    return scale_for(statistic.bound, _share(parameters, statistic))
 
 
 def spent(parameters: Parameters, statistics: list[Statistic]) -> Fraction:
@@ -333,13 +447,13 @@ def spent(parameters: Parameters, statistics: list[Statistic]) -> Fraction:
 
 
 def plan_of(draw: Draw, region: Region, period: Period, parameters: Parameters) -> MeasurementPlan:
-    """The plan that the first round's numbers lead to."""
     return planned_from(draw.objects, draw.sizes, region, period, parameters)
 
 
 def planned_from(
     objects: Ints, sizes: Ints, region: Region, period: Period, parameters: Parameters
 ) -> MeasurementPlan:
+    """The plan that the first round's numbers lead to."""
     return second_round(
         region, period, max(int(objects[0]) // SCALE, 0), sizes // SCALE, parameters.whole,
         pure=parameters.pure,

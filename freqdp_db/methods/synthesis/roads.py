@@ -25,22 +25,23 @@ from scipy.spatial import cKDTree
 from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.errors import BadInput
 from freqdp_db.methods.synthesis.estimation import Model
-from freqdp_db.methods.synthesis.layout import Grids
+from freqdp_db.methods.synthesis.plan import Grids
 from freqdp_db.methods.synthesis.public import Period, Region
 from freqdp_db.methods.synthesis.sampling import (
     FASTEST_M_PER_S,
+    MOST_POINTS,
     Parts,
+    in_order,
     laws_of,
+    line,
     line_laws,
-    longer,
     numbered,
     timed,
     walks_of,
     wanted_metres,
 )
-from freqdp_db.methods.synthesis.walks import MOST_POINTS, in_order, line
 from freqdp_db.model.arrays import Flags, Ints, Metres, offsets_from, offsets_of, within
-from freqdp_db.model.kernels import derived, splitmix64, stream
+from freqdp_db.model.kernels import derived, longer, splitmix64, stream
 from freqdp_db.model.trajectories import Locations, Trajectories
 from freqdp_db.roads.graph import RoadGraph, largest_part, make_graph
 from freqdp_db.roads.network import Network
@@ -457,6 +458,5 @@ def sampled_on_roads(
             net.graph, net.steps, net.first,
         )  # fmt: skip
         found += [(counts, place.astype(np.int32), at) for counts, place, at in parts]
-    all_places = len(net.graph.x) + int((net.steps - 1).sum())
-    trajectories, used = numbered(found, all_places)
+    trajectories, used = numbered(found)
     return trajectories, net.places(used)

@@ -10,6 +10,8 @@ from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+import numpy as np
+
 from freqdp_db.errors import BadInput
 from freqdp_db.methods.contract import (
     Counts,
@@ -23,13 +25,14 @@ from freqdp_db.methods.contract import (
     WorkingSet,
 )
 from freqdp_db.methods.kinds import US_PER_S, Box, box_of, plain
-from freqdp_db.methods.synthesis.options import (
+from freqdp_db.methods.synthesis.public import (
     LARGEST_DELTA,
     MOST_ROWS,
     USUAL_TRIP_US,
     StrictOptions,
     SyntheticOptions,
 )
+from freqdp_db.model.trajectories import Locations, Trajectories
 from freqdp_db.privacy.guarantee import Declare, Guarantee, ProtectedUnit
 from freqdp_db.privacy.noise import RandomSource
 
@@ -64,14 +67,7 @@ class SyntheticStep(Step[Any, Any, Any]):
         """Trips and their places, from the draw alone."""
 
     def replay(self, done: Recorded[Any, Any, Any]) -> WorkingSet:
-        import numpy as np
-
-        trajectories, places = self.released(done.world, done.drawn, done.logged, done.options)
-        # numbers from 1: all trips are drawn alike, so their order says nothing
-        key = np.arange(1, len(trajectories) + 1, dtype=np.int64)
-        return WorkingSet(
-            trajectories, places, key, owner=np.full(trajectories.samples, -1, np.int32)
-        )
+        return _state_of(*self.released(done.world, done.drawn, done.logged, done.options))
 
     def counts(self, done: Taken[Any, Any, Any]) -> Counts:
         return {
@@ -109,12 +105,18 @@ class SyntheticStep(Step[Any, Any, Any]):
         self, options: SyntheticOptions, inputs: Mapping[str, Any], facts: Facts
     ) -> None:
         """Refuse a region in which no sample could lie, before anything is drawn and paid for."""
-        from freqdp_db.methods.synthesis.layout import Grids
+        from freqdp_db.methods.synthesis.plan import Grids
         from freqdp_db.methods.synthesis.sampling import lattice
 
         region, _ = facts(options.region, options.period)
         if region.outline is not None:
             lattice(Grids(region, 1, 1, 1, 1), options.every)
+
+
+def _state_of(trajectories: Trajectories, places: Locations) -> WorkingSet:
+    # numbers from 1: all trips are drawn alike, so their order says nothing
+    key = np.arange(1, len(trajectories) + 1, dtype=np.int64)
+    return WorkingSet(trajectories, places, key, owner=np.full(trajectories.samples, -1, np.int32))
 
 
 def _require_room(options: SyntheticOptions) -> None:
@@ -184,11 +186,11 @@ class StrictStep(SyntheticStep):
     def carry_out(
         self, world: StepContext, state: WorkingSet, drawn: Any, options: StrictOptions
     ) -> tuple[Any, WorkingSet]:
-        from freqdp_db.methods.synthesis.strict import modelled
+        from freqdp_db.methods.synthesis.strict import carry_out
 
         facts = world.public_facts(options.region, options.period)
-        logged = modelled(drawn, *facts, options.parameters, _roads(world, options))
-        return logged, self.replay(Recorded(world, state, drawn, logged, options))
+        logged, made = carry_out(drawn, *facts, options.parameters, _roads(world, options))
+        return logged, _state_of(made.trajectories, made.places)
 
     def released(
         self, world: StepContext, drawn: Any, logged: Any, options: StrictOptions

@@ -8,17 +8,16 @@ differ in the last digit between machines, sampling from given numbers does not.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from freqdp_db.errors import VerificationFailed
-from freqdp_db.methods.synthesis.estimation import Model, Tables, estimated, neighbours
-from freqdp_db.methods.synthesis.layout import HEADINGS, Grids
-from freqdp_db.methods.synthesis.options import LARGEST_SIZE, MOST_ROWS, USUAL_TRIP_US, Parameters
+from freqdp_db.methods.synthesis.estimation import Model, Tables, estimated
 from freqdp_db.methods.synthesis.plan import (
     FIRST_ROUND,
+    HEADINGS,
     SCALE,
     ClipLoss,
     Draw,
@@ -27,70 +26,19 @@ from freqdp_db.methods.synthesis.plan import (
     plan_of,
     spent,
 )
-from freqdp_db.methods.synthesis.public import Period, Region, Runs
-from freqdp_db.methods.synthesis.roads import RoadNet, sampled_on_roads
-from freqdp_db.methods.synthesis.sampling import (
-    FASTEST_M_PER_S,
-    SquareCentres,
-    fitted,
-    lattice,
-    part_of_rows,
-    parts_of_runs,
-    sampled,
+from freqdp_db.methods.synthesis.public import (
+    LARGEST_SIZE,
+    MOST_ROWS,
+    USUAL_TRIP_US,
+    Parameters,
+    Period,
+    Region,
 )
-from freqdp_db.model.arrays import Ints, Metres
+from freqdp_db.methods.synthesis.roads import RoadNet, sampled_on_roads
+from freqdp_db.methods.synthesis.sampling import FASTEST_M_PER_S, fitted, kept_inside, sampled
+from freqdp_db.model.arrays import Ints
 from freqdp_db.model.kernels import SEED_WORDS, key
 from freqdp_db.model.trajectories import Locations, Trajectories
-
-# --- A model whose trips keep to the cells that a region with an outline has a part in ---
-
-
-def kept_inside(model: Model, grids: Grids, every_us: int) -> Model:
-    """Nothing where the region is not; less in fine cells that lie in it only in part."""
-    if grids.region.outline is None:
-        return model
-    share = _open_share(grids, lattice(grids, every_us))
-    cell_of, zone_of = grids.cell_of_fine(), grids.zone_of_cell()
-    opened = np.bincount(cell_of, share, minlength=grids.cells) > 0
-    zones = np.bincount(zone_of, opened, minlength=grids.zones) > 0
-    ahead = neighbours(grids)
-    passable = opened[:, None] & (ahead >= 0) & opened[np.maximum(ahead, 0)]
-    starts = np.where(opened, model.starts, 0.0)
-    whole = np.bincount(zone_of, starts, minlength=grids.zones)
-    starts = starts / np.maximum(whole, 1e-300)[zone_of]
-    return replace(
-        model,
-        flows=model.flows * np.outer(zones, zones).ravel(),
-        starts=starts,
-        ends=starts.copy(),
-        moves=np.where(passable, model.moves, 0.0),
-        visits=np.where(opened, model.visits, 0.0),
-        fine=model.fine * share,
-    )
-
-
-def _open_share(grids: Grids, net: SquareCentres) -> Metres:
-    """The part of each fine cell's places that lie in the region."""
-    assert net.runs is not None
-    whole = Runs(
-        np.arange(net.rows + 1), np.zeros(net.rows, np.int64), np.full(net.rows, net.columns)
-    )
-
-    def counted(runs: Runs) -> Metres:
-        _, length = parts_of_runs(runs, net.columns, grids.fine_x)
-        row = part_of_rows(runs, net.rows, grids.fine_y)
-        table = np.zeros((grids.fine_y, grids.fine_x))
-        np.add.at(table, row, length)
-        return table.ravel()
-
-    share: Metres = counted(net.runs) / np.maximum(counted(whole), 1.0)
-    return share
-
-
-# --- `strict`: synthetic trips, differentially private for one object with all its data ---
-
-
-name = "strict"
 
 _CLOSE = 1e-6
 """Estimates of two machines differ by less, in proportion."""
@@ -115,14 +63,10 @@ _TABLES = tuple(f.name for f in fields(Tables))
 
 @dataclass(frozen=True)
 class Synthetic:
-    """The released trips: nobody's. Released ids are their numbers from 1: all are drawn alike."""
+    """The released trips: nobody's."""
 
     trajectories: Trajectories
     places: Locations
-
-    @property
-    def key(self) -> Ints:
-        return np.arange(1, len(self.trajectories) + 1, dtype=np.int64)
 
 
 def released_size(draw: Draw, plan: MeasurementPlan, parameters: Parameters) -> int:
@@ -157,26 +101,15 @@ def carry_out(
     roads: RoadNet | None = None,
 ) -> tuple[Log, Synthetic]:
     """Estimate, fit and sample. Deterministic."""
-    log = modelled(draw, region, period, parameters, roads)
-    return log, replay(draw, log, region, period, parameters, roads)
-
-
-def modelled(
-    draw: Draw,
-    region: Region,
-    period: Period,
-    parameters: Parameters,
-    roads: RoadNet | None = None,
-) -> Log:
-    """The tables that trips are sampled from."""
     plan = plan_of(draw, region, period, parameters)
     model = _fitted(draw, plan, parameters)
-    return Log(
+    log = Log(
         roads=_told(roads),
         count=np.array([released_size(draw, plan, parameters)], np.int64),
         errors=errors_of(draw, plan, parameters),
         **{name: np.ravel(getattr(model, name)) for name in _TABLES},
     )
+    return log, replay(draw, log, region, period, parameters, roads)
 
 
 def _told(roads: RoadNet | None) -> Ints:

@@ -25,37 +25,35 @@ import numpy as np
 from numba import njit
 
 from freqdp_db.engines.ranges import add, joined, map_ranges, merged
-from freqdp_db.methods.synthesis.layout import (
+from freqdp_db.methods.synthesis.plan import (
     BEND_EDGES,
     BEND_GROUP_OF_STEPS,
     BENDS,
     DAYPARTS,
+    FIRST_ROUND,
     HEADINGS,
+    LARGEST_BOUND,
     METRE_EDGES,
     MINUTE_EDGES,
+    ORDER,
     REACH_OF_DISTANCE,
-    STEP_CLASSES,
-    STEP_EDGES,
-    heading_of,
-)
-from freqdp_db.methods.synthesis.options import Parameters
-from freqdp_db.methods.synthesis.plan import (
-    FIRST_ROUND,
-    LARGEST_BOUND,
     SCALE,
     SIZE_CLASSES,
     SIZE_EDGES,
+    STEP_CLASSES,
+    STEP_EDGES,
     Draw,
     MeasurementPlan,
     Statistic,
+    heading_of,
     planned_from,
     scale_of,
     sigma2_of,
 )
-from freqdp_db.methods.synthesis.public import MINUTE_US, Period, Region
+from freqdp_db.methods.synthesis.public import MINUTE_US, Parameters, Period, Region
 from freqdp_db.methods.synthesis.trips import Trips, cut_trips
 from freqdp_db.model.arrays import Ints, offsets_from
-from freqdp_db.model.kernels import SEED_WORDS
+from freqdp_db.model.kernels import SEED_WORDS, longer
 from freqdp_db.model.trajectories import Locations, Trajectories
 from freqdp_db.privacy.noise import RandomSource
 
@@ -63,12 +61,10 @@ MOST = 2**20
 """No count of one object goes beyond this, so that no sum of squares leaves 64 bits."""
 
 # positions of the statistics in a plan
-TRIPS, ORIGINS, DESTINATIONS, SAME_ZONE, DISTANCES, VISITS, MOVES, TURNS = range(8)
-STEPS, BEND, METRES, MINUTES, HOURS, DAYS, PACE, FINE, FLOWS = range(8, 17)
-ORDER = (
-    "trips", "origins", "destinations", "same_zone", "distances", "visits", "moves", "turns",
-    "steps", "bends", "metres", "minutes", "hours", "days", "pace", "fine", "flows",
-)  # fmt: skip
+(
+    TRIPS, ORIGINS, DESTINATIONS, SAME_ZONE, DISTANCES, VISITS, MOVES, TURNS, STEPS, BEND, METRES,
+    MINUTES, HOURS, DAYS, PACE, FINE, FLOWS,
+) = range(len(ORDER))  # fmt: skip
 
 _DAY_US = 24 * 60 * MINUTE_US
 
@@ -333,6 +329,9 @@ def draw(
     )
 
 
+# --- Trips as sequences of cells ---
+
+
 @dataclass(frozen=True)
 class CellTrips:
     """Trips as sequences of cells of one square grid, filled along straight lines."""
@@ -355,9 +354,7 @@ def _cell_sequences(first, last, offsets, x, y, box, side):  # type: ignore[no-u
             to_x = min(np.int64((x[i] - box[0]) / box[2] * side), side - 1)
             to_y = min(np.int64((y[i] - box[1]) / box[3] * side), side - 1)
             if k + 2 * side > len(out):
-                more = np.empty(2 * len(out) + 2 * side, np.int64)
-                more[:k] = out[:k]
-                out = more
+                out = longer(out, k + 2 * side)
             if i == offsets[t]:
                 cx, cy = to_x, to_y
                 out[k] = cy * side + cx
