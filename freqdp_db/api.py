@@ -239,7 +239,7 @@ class Freqdp:
         self, engine: str | None, workers: int | None, *, kernels: bool = True
     ) -> "Iterator[tuple[Progress, RunningEngine]]":
         """What tells the block's progress, and the chosen engine, started."""
-        from freqdp_db.engines.choice import choose_engine, use_engine
+        from freqdp_db.engines.dask import choose_engine, use_engine
 
         chosen = choose_engine(engine, workers)
         progress = self._compiled() if kernels else self._progress()
@@ -1533,7 +1533,7 @@ class Freqdp:
         log: bool = True,
     ) -> "results.Worked":
         """Serve the jobs that were asked for in SQL, and the schedules. Logs JSON lines to stderr."""
-        from freqdp_db.engines.choice import choose_engine, use_engine
+        from freqdp_db.engines.dask import choose_engine, use_engine
         from freqdp_db.evaluation.evaluate import approve_within_limit
         from freqdp_db.jobs.log import json_lines
         from freqdp_db.jobs.metrics import exposed
@@ -1654,13 +1654,7 @@ class Freqdp:
             request, None, new_draw, rebuild=True, keep=keep, hold=hold, window=every, series=table
         )
         database, row = self._dataset(dataset)
-        made = scheduling.add_schedule(database, row, asked, at, timezone, since)
-        return scheduling.Scheduled(
-            **vars(made),
-            dataset=dataset,
-            warning=scheduling.warning_of(asked),
-            price=request.price(row.protected),
-        )
+        return scheduling.add_schedule(database, row, asked, at, timezone, since)
 
     @command("schedule list")
     def schedules(self) -> "list[Schedule]":
