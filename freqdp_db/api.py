@@ -1278,7 +1278,7 @@ class Freqdp(PaperVerbs):
         log: bool = True,
     ) -> "results.Worked":
         """Run the jobs that were requested in SQL, and the schedules. Logs JSON lines to stderr."""
-        from freqdp_db.engines.choice import choose_engine, use_engine
+        from freqdp_db.engines.dask import choose_engine, use_engine
         from freqdp_db.evaluation.evaluate import approve_within_limit
         from freqdp_db.jobs.log import json_lines
         from freqdp_db.jobs.metrics import exposed
@@ -1400,13 +1400,7 @@ class Freqdp(PaperVerbs):
             request, None, new_draw, rebuild=True, keep=keep, hold=hold, window=every, series=table
         )
         database, row = self._dataset(dataset)
-        made = scheduling.add_schedule(database, row, asked, at, timezone, since)
-        return scheduling.Scheduled(
-            **vars(made),
-            dataset=dataset,
-            warning=scheduling.warning_of(asked),
-            price=request.price(row.protected),
-        )
+        return scheduling.add_schedule(database, row, asked, at, timezone, since)
 
     @command("schedule list")
     def schedules(self) -> "list[Schedule]":

@@ -101,7 +101,7 @@ class Connected:
         self, engine: str | None, workers: int | None, *, kernels: bool = True
     ) -> "Iterator[tuple[Progress, RunningEngine]]":
         """What tells the block's progress, and the chosen engine, started."""
-        from freqdp_db.engines.choice import choose_engine, use_engine
+        from freqdp_db.engines.dask import choose_engine, use_engine
 
         chosen = choose_engine(engine, workers)
         progress = self._compiled() if kernels else self._progress()

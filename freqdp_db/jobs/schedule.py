@@ -115,9 +115,9 @@ _UNREADABLE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticErr
 """What reading a record can raise that was not written by us."""
 
 
-@dataclass(frozen=True)
-class Planned:
-    """A schedule that was made, and how far the budget carries it."""
+@dataclass(frozen=True, kw_only=True)
+class Scheduled(Document):
+    """A schedule that was made just now, and how far the budget carries it."""
 
     schedule_id: int
     cron: str
@@ -127,16 +127,10 @@ class Planned:
     """None: they cost nothing."""
     renews: bool
     """Whether the budget is there again for each window."""
-    series: str | None = None
+    series: str | None
     """The table that grows by a window at a time."""
-    next_window: str | None = None
+    next_window: str | None
     """The first window that is released."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Scheduled(Planned, Document):
-    """A schedule that was made just now."""
-
     dataset: str
     warning: str
     price: str = not_in_json()
@@ -159,7 +153,7 @@ class Schedule(ScheduleRow, Document):
         return parse(self.request)
 
 
-def warning_of(asked: JobRequest) -> str:
+def _warning_of(asked: JobRequest) -> str:
     """What whoever makes a schedule should know of releases that follow each other."""
     kind = asked.request.method.kind
     if asked.window is not None:
@@ -189,7 +183,7 @@ def add_schedule(
     at: str,
     timezone: str,
     since: str | None = None,
-) -> Planned:
+) -> Scheduled:
     """Ask for a new release whenever `at` says. since: the first window; None: the one that is on."""
     cron, zone = Cron.parse(at), find_zone(timezone)
     require_servable(database, dataset, asked)
@@ -199,14 +193,23 @@ def add_schedule(
         database, dataset.dataset_id, dataset.name, asked.document(), cron.text, timezone, next_at,
         first,
     )  # fmt: skip
-    request = asked.request
-    left = None
+    request, left = asked.request, None
     if request.spend:
         budget = budget_of(database, dataset.account_id, request.method.unit)
         free = budget.granted if renews(dataset, asked) else budget.remaining
         left = int(free // request.spend)
-    return Planned(
-        number, cron.text, timezone, next_at, left, renews(dataset, asked), asked.series, first
+    return Scheduled(
+        schedule_id=number,
+        cron=cron.text,
+        timezone=timezone,
+        next_at=next_at,
+        releases_left=left,
+        renews=renews(dataset, asked),
+        series=asked.series,
+        next_window=first,
+        dataset=dataset.name,
+        warning=_warning_of(asked),
+        price=request.price(dataset.protected),
     )
 
 
@@ -302,23 +305,19 @@ def fire_due(database: Database) -> list[Fired]:
 
 def _fire(connection: Connection, database: Database, schedule: ScheduleRow) -> list[Fired]:
     """Ask for what a schedule wants. One that cannot be served ends, and says why."""
-    number, job, refused, ended = schedule.schedule_id, None, None, False
+    number, refused = schedule.schedule_id, None
     next_at = now = schedules.transaction_time(connection)
     window = schedule.next_window
-    fired: list[Fired] = []
+    asked: list[tuple[int | None, str | None]] = []
     try:
         cron, zone = Cron.parse(schedule.cron), find_zone(schedule.timezone)
         next_at = cron.next_after(now, zone)
         if window is not None:
             asked, window = _ask_windows(connection, database, schedule, window)
-            fired = [
-                Fired(number, schedule.dataset, job_id, why, False, next_at)
-                for job_id, why in asked
-            ]
         elif schedules.has_open_job(connection, database, number):
-            refused = "the job before is not done yet"
+            asked = [(None, "the job before is not done yet")]
         else:
-            job = schedules.ask(connection, database, schedule)
+            asked = [(schedules.ask(connection, database, schedule), None)]
     except (FreqdpError, *_UNREADABLE) as error:
         if isinstance(error, FreqdpError) and error.can_pass:
             raise
@@ -330,17 +329,13 @@ def _fire(connection: Connection, database: Database, schedule: ScheduleRow) -> 
                 remedy="end it and make it again: freqdp schedule add",
             )
         )
-        refused, ended = told.told, True
+        refused = told.told
         schedules.record_refusal(connection, database, schedule, told)
         schedules.end_schedule(connection, database, number, refused)
     schedules.advance(connection, database, number, next_at, window)
-    if window is None or ended:
-        fired.append(Fired(number, schedule.dataset, job, refused, ended, next_at))
-    return fired
-
-
-def _renewed(database: Database, schedule: ScheduleRow) -> bool:
-    return renews(get_dataset(database, schedule.dataset_id), parse(schedule.request))
+    if refused is not None:
+        return [Fired(number, schedule.dataset, None, refused, True, next_at)]
+    return [Fired(number, schedule.dataset, job, why, False, next_at) for job, why in asked]
 
 
 def _ask_windows(
@@ -360,7 +355,8 @@ def _ask_windows(
             asked.append((job, None))
         except (BudgetExceeded, AlreadyExists) as error:
             # of this window alone: others have a name of their own, and mostly a budget
-            if isinstance(error, BudgetExceeded) and not _renewed(database, schedule):
+            dataset = get_dataset(database, schedule.dataset_id)
+            if isinstance(error, BudgetExceeded) and not renews(dataset, parse(schedule.request)):
                 raise
             schedules.record_refusal(connection, database, schedule, error, found.time_window)
             asked.append((None, error.told))

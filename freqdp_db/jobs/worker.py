@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import socket
@@ -11,13 +12,12 @@ from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field
 from enum import Enum
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import TypeAlias
 
 import freqdp_db
 from freqdp_db.dataset.building import build, build_of_window
 from freqdp_db.db import jobs, schedules
-from freqdp_db.db import jobs as workers
 from freqdp_db.db.builds import ended_window, find_build
 from freqdp_db.db.connection import Connection, Database, Listener
 from freqdp_db.db.datasets import DatasetRow, get_dataset, living_dataset
@@ -62,8 +62,25 @@ class Reason(Enum):
     STOPPED = "this worker is told to stop"
 
 
+@dataclass
+class _Phase:
+    """A stage of the work, as people see it."""
+
+    name: str
+    of: int | None
+    unit: str
+    done: int = 0
+    start: float = field(default_factory=time.monotonic)
+
+    def advance(self, amount: int) -> None:
+        self.done += amount
+
+    def total(self, amount: int) -> None:
+        self.of = amount
+
+
 class JobProgress(Progress):
-    """Remembers where the work is, for the pulse to write."""
+    """Remembers where the work is, for the heartbeat to write."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -81,24 +98,10 @@ class JobProgress(Progress):
     def step(self) -> PhaseProgress | None:
         """The newest phase that is open, else the last one."""
         phase = self._open[-1] if self._open else self._last
-        return None if phase is None else phase.step()
-
-
-class _Phase:
-    def __init__(self, name: str, total: int | None, unit: str) -> None:
-        self._name, self._total, self._unit = name, total, unit
-        self._done = 0
-        self._start = time.monotonic()
-
-    def advance(self, amount: int) -> None:
-        self._done += amount
-
-    def total(self, amount: int) -> None:
-        self._total = amount
-
-    def step(self) -> PhaseProgress:
-        seconds = time.monotonic() - self._start
-        return PhaseProgress(self._name, self._done, self._total, self._unit, seconds)
+        if phase is None:
+            return None
+        seconds = time.monotonic() - phase.start
+        return PhaseProgress(phase.name, phase.done, phase.of, phase.unit, seconds)
 
 
 class Heartbeat:
@@ -117,7 +120,7 @@ class Heartbeat:
             for run in (self._beat, self._watch)
         ]
         self._renewed = time.monotonic()
-        self._interrupted_at: float | None = None
+        self._interrupted_at = -math.inf
         self.reason: Reason | None = None
         self.stop_at: float | None = None
         """When to interrupt the work because the worker stops (of the monotonic clock)."""
@@ -128,12 +131,7 @@ class Heartbeat:
             thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._ended.set()
         # a beat that hangs on a dead connection is left behind
         for thread in self._threads:
@@ -170,10 +168,7 @@ class Heartbeat:
 
     def _interrupt(self, reason: Reason) -> None:
         now = time.monotonic()
-        if (
-            self._interrupted_at is None
-            or now - self._interrupted_at >= _SECONDS_BETWEEN_INTERRUPTS
-        ):
+        if now - self._interrupted_at >= _SECONDS_BETWEEN_INTERRUPTS:
             self.reason, self._interrupted_at = self.reason or reason, now
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
 
@@ -192,25 +187,16 @@ just now.
 """
 
 
-@dataclass(frozen=True)
-class Done:
-    """What a job came to."""
-
-    release: ReleaseRow
-    resumed: bool
-    note: str | None
-
-
 def perform(
     database: Database, job: JobRow, progress: Progress, gate: Gate, engine: Engine = LOCAL
-) -> Done:
-    """Do a job, from wherever an earlier attempt left it."""
+) -> tuple[Outcome, str | None]:
+    """Do a job, from wherever an earlier attempt left it; and what is to be noted of it."""
     asked = parse(job.wanted)
     require_readable(database, asked.request.method, asked.request.values, job.askers)
-    if job.release_id is not None:
-        made = _go_on(database, get_release(database, job.release_id), progress, engine)
-    else:
+    if job.release_id is None:
         made = _begin(database, job, asked, progress, engine)
+    else:
+        made = _go_on(database, get_release(database, job.release_id), progress, engine)
     release = made.release
     try:
         if release.held and not asked.hold:
@@ -219,8 +205,7 @@ def perform(
     except TooExposed:
         _retire(database, release.dataset_id, asked)
         raise
-    note = _retire(database, release.dataset_id, asked)
-    return Done(get_release(database, release.release_id), made.resumed, note)
+    return made, _retire(database, release.dataset_id, asked)
 
 
 def _go_on(database: Database, release: ReleaseRow, progress: Progress, engine: Engine) -> Outcome:
@@ -240,7 +225,9 @@ def _begin(
     dataset = _dataset(database, job.dataset_id)
     build_id = None
     if asked.window is not None:
-        build_id = _build_window(database, job, dataset, asked, progress, engine)
+        build_id = _build_window(
+            database, job, dataset, asked.window, asked.rebuild, progress, engine
+        )
     elif asked.rebuild and job.build_id is None:
         made = build(database, dataset, progress, engine)
         jobs.record_build(database, job, made.build_id)
@@ -266,25 +253,19 @@ def _begin(
 
 
 def _build_window(
-    database: Database,
-    job: JobRow,
-    dataset: DatasetRow,
-    asked: JobRequest,
-    progress: Progress,
-    engine: Engine,
-) -> int:
+    database: Database, job: JobRow, dataset: DatasetRow, window: str, rebuild: bool,
+    progress: Progress, engine: Engine,
+) -> int:  # fmt: skip
     """The build of the window that is asked for: what an earlier attempt has read, or read now."""
     if job.build_id is not None and find_build(database, job.build_id).dropped_at is None:
         return job.build_id
-    assert asked.window is not None
-    window = ended_window(database, asked.window, dataset.mapping.timezone)
-    made = (
-        build(database, dataset, progress, engine, window)
-        if asked.rebuild
-        else build_of_window(database, dataset, window, progress, engine)
-    )
-    jobs.record_build(database, job, made.build_id)
-    return made.build_id
+    ended = ended_window(database, window, dataset.mapping.timezone)
+    if rebuild:
+        made = build(database, dataset, progress, engine, ended).build_id
+    else:
+        made = build_of_window(database, dataset, ended, progress, engine).build_id
+    jobs.record_build(database, job, made)
+    return made
 
 
 def _dataset(database: Database, dataset_id: int) -> DatasetRow:
@@ -305,21 +286,17 @@ def _retire(database: Database, dataset_id: int, asked: JobRequest) -> str | Non
     if asked.keep is None:
         return None
     left = []
-    granted, held = (
-        jobs.kept_releases(database, dataset_id, asked.series, held=h)[asked.keep :]
-        for h in (False, True)
-    )
-    for release_id in (*granted, *held):
-        release = get_release(database, release_id)
-        try:
-            waits_for = withdraw(database, release)
-        except FreqdpError as error:
-            left.append(f"release {release.name} stays for now: {error.message}")
-        else:
-            if waits_for is not None:
-                left.append(
-                    f"release {release.name} is withdrawn, but not dropped yet: {waits_for}"
-                )
+    for held in (False, True):
+        for old in jobs.kept_releases(database, dataset_id, asked.series, held=held)[asked.keep :]:
+            release = get_release(database, old)
+            try:
+                waits_for = withdraw(database, release)
+            except FreqdpError as error:
+                left.append(f"release {release.name} stays for now: {error.message}")
+            else:
+                if waits_for is not None:
+                    what = f"release {release.name} is withdrawn, but not dropped yet: {waits_for}"
+                    left.append(what)
     return "; ".join(left) or None
 
 
@@ -460,7 +437,7 @@ class Worker:
             return False
         planned = jobs.seconds_to_next(self.database)
         self._pause(lambda: self._wait(IDLE_S if planned is None else min(IDLE_S, planned + 0.05)))
-        workers.show_life(self.database, worker_id)
+        jobs.show_life(self.database, worker_id)
         return True
 
     def _register(self, once: bool) -> int:
@@ -474,7 +451,7 @@ class Worker:
                 )
         if self._worker_id is None:
             hears = self._listener is not None and self._listener.hears
-            self._worker_id = workers.register_worker(
+            self._worker_id = jobs.register_worker(
                 self.database, socket.gethostname(), os.getpid(), freqdp_db.__version__, hears
             )
             LOG.info("start", worker=self._worker_id, listening=hears)
@@ -518,7 +495,7 @@ class Worker:
     def _leave(self) -> None:
         try:
             if self._worker_id is not None:
-                workers.show_life(self.database, self._worker_id, stopped=True)
+                jobs.show_life(self.database, self._worker_id, stopped=True)
         except FreqdpError as error:
             LOG.warning("stop", error=error.message)
         if self._listener is not None:
@@ -555,7 +532,7 @@ class Worker:
                 if self._stopping:  # told in the moment before
                     pulse.stop_at = time.monotonic() + self.grace_s
                 with self.engine(own, progress) as engine:
-                    done = perform(own, job, progress, self.gate, engine)
+                    done, note = perform(own, job, progress, self.gate, engine)
         except WorkInterrupted:
             return self._interrupted(job, pulse.reason)
         except FreqdpError as error:
@@ -566,10 +543,10 @@ class Worker:
         finally:
             self._pulse = None
         LOG.info(
-            "done", job=job.job_id, release=done.release.name, resumed=done.resumed, note=done.note,
+            "done", job=job.job_id, release=done.release.name, resumed=done.resumed, note=note,
             phases={name: round(seconds, 3) for name, seconds in progress.seconds.items()},
         )  # fmt: skip
-        return self._ended(job, "done", note=done.note, release_id=done.release.release_id)
+        return self._ended(job, "done", note=note, release_id=done.release.release_id)
 
     def _ended(
         self,

@@ -30,8 +30,7 @@ from freqdp_db.db.connection import Database
 from freqdp_db.db.datasets import find_dataset
 from freqdp_db.db.releases import ReleaseRow, find_release
 from freqdp_db.db.staging import Staging, drop_staging
-from freqdp_db.engines.choice import choose_engine, use_engine
-from freqdp_db.engines.dask import Cluster, Kept, _Call, local_cluster
+from freqdp_db.engines.dask import Cluster, Kept, _Call, choose_engine, local_cluster, use_engine
 from freqdp_db.engines.partitions import LOCAL, Engine
 from freqdp_db.errors import BadInput, EngineLost, FreqdpError, VerificationFailed
 from freqdp_db.evaluation.dealing import deal_out
