@@ -380,7 +380,11 @@ def _crowds() -> list[list[Candidate]]:
     kinds = list(KINDS)
     crowd = [replace(c, kind=kinds[n % 4]) for n, c in enumerate(CROWD)]
     crowd += [made_up("far", 0.9, 1.0, kind="edited"), made_up("none", 0.0, 0.2, kind="synthetic")]
-    crowds = [crowd, CITY, [replace(c, usefulness=(c.usefulness or 0) - 0.08) for c in CITY]]
+    crowds = [
+        crowd,
+        [replace(c, complete=c.meets) for c in CITY],
+        [replace(c, usefulness=(c.usefulness or 0) - 0.08) for c in CITY],
+    ]
     for seed in range(8):
         rng = np.random.default_rng(seed)
         middles = rng.uniform((0.0, 0.3), (0.2, 1.0), (4, 2))
@@ -399,7 +403,7 @@ def test_every_candidate_has_its_label_and_no_label_lies_on_another(crowd: list[
     require_readable(svg)
     there = [text.words for text in texts(svg)]
     for number, candidate in enumerate(crowd, start=1):
-        assert f"{number} {candidate.label}" in there
+        assert f"{number} {candidate.label}{'' if candidate.complete else ' ↑'}" in there
     assert "limit 5 %" in there
     # labels begin below each other, to the right of every point
     column = {
