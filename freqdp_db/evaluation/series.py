@@ -129,7 +129,7 @@ def _join_releases(
         trajectories=trajectories,
         places=places,
         owner=owner,
-        areas=_joined(Areas, [part.areas for part in parts]),
+        areas=_join_areas([part.areas for part in parts]),
         groups=_join_groups([part.groups for part in parts], ends),
         pieces=True,
         members=None
@@ -144,11 +144,11 @@ def _join_releases(
     )
 
 
-def _joined(kind: type[Areas], parts: Sequence[Areas | None]) -> Areas | None:
+def _join_areas(parts: Sequence[Areas | None]) -> Areas | None:
     there = [part for part in parts if part is not None]
     if not there:
         return None
-    return kind(*(np.concatenate([getattr(p, f.name) for p in there]) for f in fields(kind)))
+    return Areas(*(np.concatenate([getattr(p, f.name) for p in there]) for f in fields(Areas)))
 
 
 def _join_groups(parts: Sequence[Groups | None], ends: Ints) -> Groups | None:

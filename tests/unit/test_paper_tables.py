@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sides import MINUTE, side_of
 
 from freqdp_db.evaluation.pair import Case, CellBox
 from freqdp_db.methods.contract import WorkingSet
@@ -16,18 +17,12 @@ _PLACES = Locations(np.arange(4.0) * 1000, np.zeros(4))
 
 
 def _trajectories(*lists: list[tuple[int, int]]) -> Trajectories:
-    flat = [sample for one in lists for sample in one]
-    offsets = np.concatenate([[0], np.cumsum([len(one) for one in lists])]).astype(np.int64)
-    return Trajectories(
-        offsets,
-        np.array([place for place, _ in flat], np.int32),
-        np.array([at for _, at in flat], np.int64),
-        np.array([one[0][1] if one else 0 for one in lists], np.int64),
-    )
+    """Of (place, minutes)."""
+    return side_of([[(place, float(at)) for place, at in one] for one in lists])
 
 
 def _lists(side: Trajectories) -> list[list[tuple[int, int]]]:
-    samples = list(zip(side.location.tolist(), side.at.tolist(), strict=True))
+    samples = list(zip(side.location.tolist(), (side.at // MINUTE).tolist(), strict=True))
     return [samples[a:b] for a, b in zip(side.offsets, side.offsets[1:], strict=False)]
 
 

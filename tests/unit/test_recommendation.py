@@ -74,6 +74,18 @@ def made_up(
     )  # fmt: skip
 
 
+def judge(
+    method: str,
+    trials: list[dict[str, float]],
+    given: dict[str, str] | None = None,
+    purpose: str = "density",
+) -> Candidate:
+    variant = MethodToTry(method, given=given or {})
+    return judged(
+        variant, variant.request(), trials, PURPOSES[purpose], LIMIT, "command", 1.0, BIKE
+    )
+
+
 def test_the_most_useful_that_meets_the_risk() -> None:
     few, more, risky = made_up("a", 0.01, 0.5), made_up("b", 0.05, 0.8), made_up("c", 0.0501, 0.99)
     found = choose([few, more, risky], LIMIT)
@@ -178,12 +190,9 @@ def test_what_histories_cost() -> None:
 def test_the_upper_end_keeps_the_limit() -> None:
     """4.6 % in one trial is no promise of 5 %: another draw showed 5.2 %."""
     values = {"exposure": 0.046, "exposure.x.4": 0.046, "exposure.x.4.half": 0.0, "density": 0.0}
-    variant = MethodToTry("cut")
 
     def of(*risks: float) -> Candidate:
-        trials = [values | {"exposure.x.4": risk} for risk in risks]
-        request = variant.request()
-        return judged(variant, request, trials, PURPOSES["density"], LIMIT, "command", 1.0, BIKE)
+        return judge("cut", [values | {"exposure.x.4": risk} for risk in risks])
 
     once, sure, unsure = of(0.046), of(0.046, 0.0462, 0.0458), of(0.046, 0.052, 0.044)
     assert once.risk_high == pytest.approx(1.25 * 0.046) and not once.meets
@@ -205,9 +214,7 @@ def test_the_upper_end_keeps_the_limit() -> None:
     assert upper_end([0.9]) == 1.0 and upper_end([0.0, 0.0, 0.0]) == 0.0
     # a metric that a trial could not measure is the mean of the others
     trials = [values | {"speed": 3.0}, values, values | {"speed": 5.0}]
-    some = judged(
-        variant, variant.request(), trials, PURPOSES["density"], LIMIT, "command", 1.0, BIKE
-    )
+    some = judge("cut", trials)
     assert some.numbers["speed"] == 4.0 and some.numbers["density"] == 0.0
 
 
@@ -220,23 +227,16 @@ def test_risk_of_made_up_trips_is_above_the_control() -> None:
         "density": 0.0,
     }  # fmt: skip
     # where samples are somebody's, as evaluate counts
-    variant = MethodToTry("cut")
-    found = judged(
-        variant, variant.request(), [values], PURPOSES["density"], LIMIT, "command", 1.0, BIKE
-    )
+    found = judge("cut", [values])
     assert (found.risk, found.half, found.worst) == (0.6, 0.2, "exposure.x.4")
-    variant = MethodToTry("strict", given={"region": "0,0,1,1", "period": "2024-01-01/2024-02-01"})
-    found = judged(
-        variant, variant.request(), [values], PURPOSES["density"], LIMIT, "command", 1.0, BIKE
-    )
+    facts = {"region": "0,0,1,1", "period": "2024-01-01/2024-02-01"}
+    found = judge("strict", [values], facts)
     assert (found.risk, found.worst) == (0.3, "exposure.s.a.full")
     assert found.half == pytest.approx(0.15)
     assert found.attacker == "one who compares places, all of them, over the whole period"
     assert (found.usefulness, found.meets, found.person_epsilon) == (1.0, False, "2")
     assert "learns 30 % of a person's samples on average" in learns(found)
-    out = judged(
-        variant, variant.request(), [values], PURPOSES["histories"], 1.0, "command", 1.0, BIKE
-    )
+    out = judge("strict", [values], facts, purpose="histories")
     assert (out.usefulness, out.meets, out.use_words) == (None, False, "cannot be used for it")
 
 
@@ -317,14 +317,13 @@ def test_what_fits_is_reckoned_in_samples() -> None:
 
 @pytest.mark.parametrize(
     ("text", "risk"),
-    [("5%", 0.05), (" 5 % ", 0.05), ("0.05", 0.05), ("0.1%", 0.001), ("100%", 1.0)],
-)
-def test_risks(text: str, risk: float) -> None:
-    assert parse_share("--risk", text) == risk
-
-
-@pytest.mark.parametrize("text", ["5", "1", "0", "-5%", "101%", "0.05%", "nan", "some", "", "%"])
-def test_bad_risks(text: str) -> None:
+    [("5%", 0.05), (" 5 % ", 0.05), ("0.05", 0.05), ("0.1%", 0.001), ("100%", 1.0),
+     *((bad, None) for bad in ("5", "1", "0", "-5%", "101%", "0.05%", "nan", "some", "", "%"))],
+)  # fmt: skip
+def test_risks(text: str, risk: float | None) -> None:
+    if risk is not None:
+        assert parse_share("--risk", text) == risk
+        return
     with pytest.raises(BadInput, match=r"risk .* is not a share between 0\.1% and 100%"):
         parse_share("--risk", text)
 
@@ -381,7 +380,11 @@ def _crowds() -> list[list[Candidate]]:
     kinds = list(KINDS)
     crowd = [replace(c, kind=kinds[n % 4]) for n, c in enumerate(CROWD)]
     crowd += [made_up("far", 0.9, 1.0, kind="edited"), made_up("none", 0.0, 0.2, kind="synthetic")]
-    crowds = [crowd, CITY, [replace(c, usefulness=(c.usefulness or 0) - 0.08) for c in CITY]]
+    crowds = [
+        crowd,
+        [replace(c, complete=c.meets) for c in CITY],
+        [replace(c, usefulness=(c.usefulness or 0) - 0.08) for c in CITY],
+    ]
     for seed in range(8):
         rng = np.random.default_rng(seed)
         middles = rng.uniform((0.0, 0.3), (0.2, 1.0), (4, 2))
@@ -400,7 +403,7 @@ def test_every_candidate_has_its_label_and_no_label_lies_on_another(crowd: list[
     require_readable(svg)
     there = [text.words for text in texts(svg)]
     for number, candidate in enumerate(crowd, start=1):
-        assert f"{number} {candidate.label}" in there
+        assert f"{number} {candidate.label}{'' if candidate.complete else ' ↑'}" in there
     assert "limit 5 %" in there
     # labels begin below each other, to the right of every point
     column = {

@@ -613,7 +613,7 @@ def write_page(found: Recommendation, purpose: Purpose) -> None:
 
 _TICKS = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0)
 _MARK = 10.0
-WIDTH, LABELS = 860.0, 330.0
+WIDTH, LABELS = 860.0, 360.0
 """Of the picture, and of the column of labels to its right; pixels."""
 _HEIGHT, _BESIDE, _BELOW, _ABOVE, _LINE = 500.0, 66.0, 56.0, 34.0, 17.0
 """Of the picture; left of the plot, below and above it; and the height of a label."""
@@ -654,7 +654,9 @@ def draw_frontier(
     if shown:
         figure.legend(loc="upper left", ncols=len(SHAPES), fontsize=11, handletextpad=0.2)
     numbers = {c.label: n for n, c in enumerate(candidates, start=1)}
-    _draw_labels(axes, shown, [f"{numbers[c.label]} {c.label}" for c in shown], picked)
+    # an arrow: not all attackers were tried, and the point may lie higher
+    names = [f"{numbers[c.label]} {c.label}{'' if c.complete else ' ↑'}" for c in shown]
+    _draw_labels(axes, shown, names, picked)
     return figure
 
 
@@ -712,7 +714,8 @@ def _draw_labels(
         below = heights[k] = min(heights[k], below - line)
     for n, height in zip(order, heights, strict=True):
         bold = shown[n] is picked
-        arrow = {"arrowstyle": "-", "color": INK if bold else QUIET, "lw": 0.7, "shrinkB": 5}
+        arrow = {"arrowstyle": "-", "color": INK if bold else QUIET, "lw": 0.7, "shrinkB": 5,
+                 "relpos": (0, 0.5)}  # fmt: skip
         axes.annotate(
             names[n],
             (_use(shown[n]), shown[n].risk),

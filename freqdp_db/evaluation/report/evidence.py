@@ -86,51 +86,33 @@ def write_evidence(
 
 def evidence(database: Database, release: ReleaseRow) -> dict[str, Any]:
     """What the page is filled in with."""
-    request, method = Request.of(release), find_method(release.method)
-    dataset, build = (
-        get_dataset(database, release.dataset_id),
-        find_build(database, release.build_id),
-    )
+    request = Request.of(release)
+    dataset = get_dataset(database, release.dataset_id)
     measured = {m.name: m.value for m in load_metrics(database, release.release_id)}
-    proved = guarantees_objects(release)
     learnt = attackers(measured)
+    strongest_of = f"the strongest of {len(learnt)} simulated attackers"
     return {
-        "name": release.name,
-        "dataset": dataset.name,
+        "release": release,
+        "dataset": dataset,
+        "build": find_build(database, release.build_id),
+        "method": find_method(release.method),
         "tables": [
             format_relation(database.settings.release_schema, relation)
             for relation in release.relation_names
         ],
-        "kind": release.kind,
-        "rows": release.rows,
-        "method": release.method,
-        "summary": method.summary,
-        "for_analysts": method.for_analysts,
         "parameters": {key: in_plain_times(value) for key, value in request.shown()},
-        "published_at": f"{release.published_at:%Y-%m-%d %H:%M %Z}",
         "readers": _readers(release),
-        "objects": build.trajectories,
-        "samples": build.samples,
-        "taken_at": f"{build.snapshot_at:%Y-%m-%d %H:%M %Z}",
         "unit": release.guarantee.get("object", dataset.protected.words),
-        "protects_persons": dataset.protected.persons is not None,
-        "guarantee": release.guarantee,
-        "proved": proved,
+        "proved": guarantees_objects(release),
         "price": request.price(dataset.protected),
         "budgets": [budget.in_words for budget in budgets(database, dataset.account_id)],
         "questions": questions_of(release, measured),
         "attackers": learnt,
         "measured": measured,
-        "strongest": f"the strongest of {len(learnt)} simulated attackers, {learnt_in_words(measured)}"
-        if learnt
-        else None,
+        "strongest": f"{strongest_of}, {learnt_in_words(measured)}" if learnt else None,
         "news_of": news_of,
         "others": _others(database, release, dataset.account_id),
         "not_covered": not_covered_beside(database, release),
-        "approved": release.approved_by,
-        "approved_at": f"{release.approved_at:%Y-%m-%d %H:%M %Z}" if release.approved_at else None,
-        "max_exposure": dataset.max_exposure,
-        "verified": release.digests is not None,
         "drawn_by": freqdp_db.__version__,
     }
 
@@ -212,13 +194,12 @@ def _readers(release: ReleaseRow) -> str:
     return "curators only, until it is approved" if release.held else "curators only"
 
 
-def _others(
-    database: Database, release: ReleaseRow, account_id: int
-) -> list[tuple[str, str, str, bool]]:
-    """Other published releases of the same source: name, method, kind, whether analysts may read it."""
-    found = []
-    for other in list_releases(database):
-        same = get_dataset(database, other.dataset_id).account_id == account_id
-        if same and other.state == "published" and other.release_id != release.release_id:
-            found.append((other.name, other.method, other.kind, other.granted))
-    return found
+def _others(database: Database, release: ReleaseRow, account_id: int) -> list[ReleaseRow]:
+    """Other published releases of the same source."""
+    return [
+        other
+        for other in list_releases(database)
+        if other.state == "published"
+        and other.release_id != release.release_id
+        and get_dataset(database, other.dataset_id).account_id == account_id
+    ]
