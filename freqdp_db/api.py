@@ -419,6 +419,7 @@ class Freqdp(PaperVerbs):
         """Register a table or view of yours. Reads nothing yet, and never writes to it.
 
         A row is a sample, or a trip: a line with its times, or both ends (columns named START,END).
+        Several tables of the same persons: register a view that joins them with UNION ALL.
         Column names are matched exactly first, then case-folded as in SQL. Whatever is read from the
         same tables shares one budget: views, partitions, other columns of objects. Region and period
         are for methods with a guarantee for one object with all its data: with them, a budget for that
