@@ -179,10 +179,10 @@ class Freqdp(PaperVerbs):
         from freqdp_db.db.tables import Names
         from freqdp_db.results import Script
 
-        names, revision, unreached = Names.of(self.settings), None, None
+        names, revision = Names.of(self.settings), None
         recorded: list[str] = []
         if roles:
-            return Script(upgrade.roles_script(names), None, unreached=None)
+            return Script(upgrade.roles_script(names), None)
         try:
             database = self._connected()
             with database.begin() as session:
@@ -191,12 +191,11 @@ class Freqdp(PaperVerbs):
                 if revision is not None:
                     recorded = [i for _, i, _ in upgrade.recorded_objects(session, names.schema)]
         except FreqdpError as error:
-            unreached = error
             why = error.as_options()["message"]
             self._progress().note(
                 f"-- {why}: the script assumes an empty database, PostGIS in public"
             )
-        return Script(upgrade.script(names, revision, recorded), revision, unreached=unreached)
+        return Script(upgrade.script(names, revision, recorded), revision)
 
     @command("apply")
     def apply(
@@ -226,7 +225,7 @@ class Freqdp(PaperVerbs):
         from freqdp_db.db.tables import Names
         from freqdp_db.results import Script
 
-        return Script(removal_script(Names.of(self.settings)), None, unreached=None)
+        return Script(removal_script(Names.of(self.settings)), None)
 
     @command("doctor")
     def doctor(self) -> "results.Diagnosis":
@@ -419,6 +418,7 @@ class Freqdp(PaperVerbs):
         """Register a table or view of yours. Reads nothing yet, and never writes to it.
 
         A row is a sample, or a trip: a line with its times, or both ends (columns named START,END).
+        Several tables of the same persons: register a view that joins them with UNION ALL.
         Column names are matched exactly first, then case-folded as in SQL. Whatever is read from the
         same tables shares one budget: views, partitions, other columns of objects. Region and period
         are for methods with a guarantee for one object with all its data: with them, a budget for that

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from freqdp_db.db.connection import (
@@ -42,17 +42,10 @@ class Finding:
     """Nothing is missing, but the remedy is worth a thought."""
 
 
-def _refused(error: FreqdpError) -> Finding:
-    told = error.as_options()
-    return Finding(str(told["message"]), False, told["remedy"])
-
-
 def diagnose(settings: Settings, reach: Callable[[], Database]) -> list[Finding]:
     """Check from the ground up; stop where nothing further can be known. Makes nothing."""
     free = shutil.disk_usage("/").free
-    findings = [
-        Finding(f"free disk here: {free / 1e9:.0f} GB", free > 2e9, "free some space"),
-    ]
+    findings = [Finding(f"free disk here: {free / 1e9:.0f} GB", free > 2e9, "free some space")]
     try:
         missing = None if settings.dsn or libpq_is_configured() else _no_embedded_server(settings)
         if missing is not None:
@@ -62,18 +55,15 @@ def diagnose(settings: Settings, reach: Callable[[], Database]) -> list[Finding]
         return [*findings, _refused(error)]
     with database.begin() as connection:
         login = login_of(connection, settings)
-        findings += [_server(connection), Finding(login.words(), True), _postgis(connection, login)]
-        findings += _estimates(connection)
+        findings += _server(connection, login)
     ours = _schemas(database, login)
-    findings.append(ours)
     with database.begin() as connection:
-        if ours.ok and login.sees_released:
-            findings += _released(connection, settings)
-        findings.append(_roles(connection, settings))
-        findings += _strangers(connection, settings)
-        if login.sees_private:
-            findings += _analysts_here(connection, settings)
-    return findings
+        return [*findings, ours, *_contents(connection, settings, login, whole=ours.ok)]
+
+
+def _refused(error: FreqdpError) -> Finding:
+    told = error.as_options()
+    return Finding(str(told["message"]), False, told["remedy"])
 
 
 def _no_embedded_server(settings: Settings) -> Finding | None:
@@ -95,44 +85,36 @@ def _no_embedded_server(settings: Settings) -> Finding | None:
     )
 
 
-def _server(connection: Connection) -> Finding:
+def _server(connection: Connection, login: Login) -> Iterator[Finding]:
+    """The server, the login and PostGIS."""
     version, shown = server_version(connection)
-    return Finding(f"PostgreSQL {shown}", version >= _MIN_SERVER, "use PostgreSQL 14 or newer")
-
-
-def _postgis(connection: Connection, login: Login) -> Finding:
+    yield Finding(f"PostgreSQL {shown}", version >= _MIN_SERVER, "use PostgreSQL 14 or newer")
+    yield Finding(login.words(), True)
     postgis = find_postgis(connection)
     if postgis is None:
-        return Finding(
+        yield Finding(
             "PostGIS is not installed here",
             False,
             "as a superuser or the database's owner: CREATE EXTENSION postgis",
         )
-    if not may_use(connection, postgis):
+        return
+    if may_use(connection, postgis):
+        yield Finding(f"PostGIS in schema {postgis}", True)
+    else:
         schema, user = format_name(postgis), format_name(login.user)
-        return Finding(
+        yield Finding(
             f"PostGIS is in schema {postgis}, which {login.user} may not use",
             False,
             f"its owner can: GRANT USAGE ON SCHEMA {schema} TO {user}",
         )
-    return Finding(f"PostGIS in schema {postgis}", True)
-
-
-def _estimates(connection: Connection) -> list[Finding]:
-    """Whether PostGIS tells everybody where the rows of tables lie that they may not read."""
-    postgis = find_postgis(connection)
-    told = [] if postgis is None else open_estimates(connection, postgis)
-    if not told:
-        return []
-    return [
-        Finding(
+    if told := open_estimates(connection, postgis):
+        yield Finding(
             "PostGIS tells every login of this database where the rows of any table with statistics "
             f"lie, source tables included: {', '.join(told)}",
             True,
             "its owner can revoke them from PUBLIC: the end of `freqdp init --sql` has the statement",
             advice=True,
         )
-    ]
 
 
 def _schemas(database: Database, login: Login) -> Finding:
@@ -164,55 +146,38 @@ def _schemas(database: Database, login: Login) -> Finding:
     )
 
 
-def _released(connection: Connection, settings: Settings) -> list[Finding]:
-    """Every release that the catalogue has is there; nothing is said where that is so."""
-    return [
-        Finding(
-            gone(settings.release_schema, name),
-            False,
-            "rename it back, or withdraw its release: freqdp release withdraw NAME",
-        )
-        for name in missing_relations(connection, settings.release_schema)
-    ]
-
-
-def _strangers(connection: Connection, settings: Settings) -> list[Finding]:
-    """Nothing in our schemas belongs to others than their owner; nothing is said where that is so."""
-    found = objects_of_others(connection, settings)
-    if not found:
-        return []
-    return [
-        Finding(
+def _contents(
+    connection: Connection, settings: Settings, login: Login, *, whole: bool
+) -> Iterator[Finding]:
+    """What is in the schemas, and who may see it. `whole`: the schemas are as they should be."""
+    if whole and login.sees_released:
+        for name in missing_relations(connection, settings.release_schema):
+            yield Finding(
+                gone(settings.release_schema, name),
+                False,
+                "rename it back, or withdraw its release: freqdp release withdraw NAME",
+            )
+    roles = [settings.role(kind) for kind in ROLES]
+    present = existing_roles(connection, roles)
+    missing = [r for r in roles if r not in present]
+    yield Finding(
+        "group roles: " + (", ".join(missing) + " missing" if missing else ", ".join(roles)),
+        not missing,
+        f"freqdp init --roles (needs CREATEROLE), or {ROLES_REMEDY}",
+    )
+    if found := objects_of_others(connection, settings):
+        yield Finding(
             f"in {settings.schema} and {settings.release_schema} these belong to others than the owner "
             f"of schema {settings.schema}, and others may run what they say: {', '.join(found)}",
             False,
             "run `freqdp init` as a superuser, which gives freqdp's own back; drop what is not freqdp's",
         )
-    ]
-
-
-def _analysts_here(connection: Connection, settings: Settings) -> list[Finding]:
-    """Logins of analysts beside the private tables: what they can see that nobody granted."""
-    names = logins_of_analysts(connection, settings)
-    if not names:
-        return []
-    shown = ", ".join(names[:_MOST_NAMED]) + (", ..." if len(names) > _MOST_NAMED else "")
-    return [
-        Finding(
+    names = logins_of_analysts(connection, settings) if login.sees_private else []
+    if names:
+        shown = ", ".join(names[:_MOST_NAMED]) + (", ..." if len(names) > _MOST_NAMED else "")
+        yield Finding(
             f"analysts log in here ({shown}): they can read how many rows private tables have, and "
             "their sizes (pg_stat_all_tables, pg_class); a database of their own closes that: "
             "freqdp release publish --all --to DSN",
             True,
         )
-    ]
-
-
-def _roles(connection: Connection, settings: Settings) -> Finding:
-    roles = [settings.role(kind) for kind in ROLES]
-    present = existing_roles(connection, roles)
-    missing = [r for r in roles if r not in present]
-    return Finding(
-        "group roles: " + (", ".join(missing) + " missing" if missing else ", ".join(roles)),
-        not missing,
-        f"freqdp init --roles (needs CREATEROLE), or {ROLES_REMEDY}",
-    )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from freqdp_db.dataset.text_values import in_percent
 from freqdp_db.db.builds import BuildRow
 from freqdp_db.db.datasets import DatasetRow
-from freqdp_db.errors import FreqdpError, Remark
+from freqdp_db.errors import Remark
 from freqdp_db.model.documents import Document, not_in_json
 
 if TYPE_CHECKING:
@@ -53,8 +53,6 @@ class Script(Document):
 
     sql: str
     from_revision: str | None
-    unreached: FreqdpError | None = not_in_json()
-    """Why it was made for an empty database with PostGIS in public."""
 
 
 @dataclass(frozen=True)

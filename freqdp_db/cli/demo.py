@@ -85,7 +85,7 @@ class Demo:
         self._do("Create freqdp's schemas", "init")
         self._do(
             "Generate a city, for want of a table of your own",
-            *("load_city",),
+            "load_city",
             objects=objects,
             days=days,
             seed=seed,
@@ -94,7 +94,9 @@ class Demo:
         if _NAME not in self._freqdp.dataset_names():
             self._do(
                 "Register the table: which column is what, and what everybody may know",
-                *("add_dataset", _NAME, "demo.city"),
+                "add_dataset",
+                _NAME,
+                "demo.city",
                 object="object_id",
                 time="at",
                 geom="geom",
@@ -150,7 +152,8 @@ class Demo:
             return None
         found: Recommendation = self._do(
             "Which method protects these people, and still shows where and when there are many?",
-            *("recommend", _NAME),
+            "recommend",
+            _NAME,
             objects=min(_TRIED, build.trajectories),
             minutes=2,
             out=str(_folder() / f"recommend_{_NAME}"),

@@ -42,7 +42,8 @@ from freqdp_db.errors import AlreadyExists, BadInput, FreqdpError, NotFound, Ver
 from freqdp_db.methods.registry import find_method
 from freqdp_db.progress import Progress
 from freqdp_db.release.approving import withdraw
-from freqdp_db.release.export.exporting import FORMATS, export_release
+from freqdp_db.release.export.exporting import export_release
+from freqdp_db.release.export.formats import FORMATS
 from freqdp_db.settings import Settings
 
 Row = tuple[int, int, datetime, float, float]

@@ -73,7 +73,7 @@ RANDOM_SOURCE = "privacy/noise.py"
 SPEAK_SQL = {"db", "server"}
 DATABASE_MODULES = {"sqlalchemy", "psycopg", "psycopg_binary", "geoalchemy2", "alembic"}
 # A GeoPackage is a SQLite file: its SQL speaks to nobody's server.
-SQLITE_FILES = {"release/export/geo_files.py"}
+SQLITE_FILES = {"release/export/formats.py"}
 SQL_TEXT = re.compile(
     r"^\s*(SELECT|INSERT INTO|UPDATE|DELETE FROM|COPY|CREATE|ALTER|DROP|GRANT|REVOKE|TRUNCATE"
     r"|COMMENT ON|ANALYZE|VACUUM|SET LOCAL|SET|LOCK TABLE|WITH|EXPLAIN)\s+[\w({*\"]"

@@ -1,0 +1,512 @@
+"""A release in each format: CSV, GeoParquet, GeoPackage (by GDAL) and OGC Moving Features JSON.
+
+Rows are read and written in batches: memory does not grow with the release.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal, LiteralString
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+import pyproj
+from numpy.typing import NDArray
+
+from freqdp_db.dataset.projection import WGS84, ReferenceSystem
+from freqdp_db.db.published import Extent, ReadAreas, ReleaseReader, Samples
+from freqdp_db.errors import BadInput
+from freqdp_db.progress import Progress, Stage
+from freqdp_db.release.export.notice import catalog_document
+
+_TIME = pa.timestamp("us", tz="UTC")
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Rows to write: a table of a release, or its samples, areas or lines."""
+
+    name: str
+    schema: pa.Schema
+    batches: Iterator[pa.RecordBatch]
+    shapes: dict[str, str]
+    """Columns with geometries and what each holds, such as Point; first the one to show."""
+
+
+# What writes a layer: each gives back the number of rows.
+
+
+def _csv(path: Path, layer: Layer, stage: Stage, *, quoting: Literal["needed", "none"]) -> int:
+    rows = 0
+    options = pa_csv.WriteOptions(include_header=False, quoting_style=quoting)
+    with path.open("wb") as file:
+        file.write((",".join(layer.schema.names) + "\n").encode())
+        with pa_csv.CSVWriter(file, layer.schema, write_options=options) as writer:
+            for batch in layer.batches:
+                writer.write(batch)
+                rows += len(batch)
+                stage.advance(len(batch))
+    return rows
+
+
+def _parquet(
+    path: Path,
+    layer: Layer,
+    stage: Stage,
+    reader: ReleaseReader,
+    system: ReferenceSystem | None,
+    extent: Extent | None = None,
+) -> int:
+    """With the metadata of GeoParquet 1.1 where there are geometries.
+
+    extent: of samples, which have a column `bbox` around what is shown.
+    """
+    metadata = {"freqdp": json.dumps(catalog_document(reader.catalog))}
+    if layer.shapes and system is not None:
+        box = {} if extent is None or extent.box is None else {"bbox": list(extent.box)}
+        crs = system.crs.to_json_dict()
+        columns: dict[str, Any] = {
+            name: {"encoding": "WKB", "geometry_types": [shape], "crs": crs, **box}
+            for name, shape in layer.shapes.items()
+        }
+        primary = next(iter(columns))
+        if extent is not None:
+            columns[primary]["covering"] = {"bbox": {side: ["bbox", side] for side in _SIDES}}
+        metadata["geo"] = json.dumps(
+            {"version": "1.1.0", "primary_column": primary, "columns": columns}
+        )
+    schema = layer.schema.with_metadata(metadata)
+    rows = 0
+    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+        for batch in layer.batches:
+            writer.write_batch(batch.cast(schema))
+            rows += len(batch)
+            stage.advance(len(batch))
+    return rows
+
+
+def _geopackage(
+    path: Path, layer: Layer, stage: Stage, reader: ReleaseReader, system: ReferenceSystem | None
+) -> int:
+    """Add a layer to the file."""
+    import pyogrio  # loads GDAL, which no other command needs
+
+    try:
+        crs = None if system is None else system.crs.to_wkt("WKT1_GDAL")
+    except pyproj.exceptions.CRSError:
+        raise BadInput(
+            f"[[format]] gpkg: SRID {reader.srid} cannot be written in this format",
+            remedy="use [[format]] geoparquet or csv",
+        ) from None
+    name, rows = reader.catalog["name"], 0
+    failure: BaseException | None = None
+
+    def counted() -> Iterator[pa.RecordBatch]:
+        nonlocal rows, failure
+        try:
+            for batch in layer.batches:
+                yield batch
+                rows += len(batch)
+                stage.advance(len(batch))
+        except BaseException as error:
+            failure = error
+            raise
+
+    try:
+        with warnings.catch_warnings():
+            # GDAL does not like names that do not end in .gpkg
+            warnings.simplefilter("ignore", RuntimeWarning)
+            column, shape = next(iter(layer.shapes.items()), (None, None))
+            pyogrio.write_arrow(
+                pa.RecordBatchReader.from_batches(layer.schema, counted()),
+                path,
+                layer=layer.name,
+                driver="GPKG",
+                geometry_name=column,
+                geometry_type=shape,
+                crs=crs,
+                layer_options={
+                    "identifier": name if layer.name == "samples" else f"{name} ({layer.name})",
+                    "description": reader.catalog["guarantee"]["plain"],
+                },
+            )
+    except Exception as error:
+        # what was raised in a generator comes back as an error of Arrow's
+        if failure is not None:
+            raise failure from None
+        if isinstance(error, pyogrio.errors.DataSourceError | pyogrio.errors.DataLayerError):
+            raise OSError(str(error)) from None
+        raise
+    return rows
+
+
+# Tables of a release that are no trajectories.
+
+_ARROW = {
+    "smallint": pa.int16(),
+    "integer": pa.int32(),
+    "bigint": pa.int64(),
+    "real": pa.float32(),
+    "double precision": pa.float64(),
+    "boolean": pa.bool_(),
+    "date": pa.date32(),
+    "timestamp with time zone": _TIME,
+}
+"""Types that files have, too; a geometry is WKB (in CSV: WKT), and anything else is text."""
+
+
+def write_table(
+    format_name: str,
+    path: Path,
+    reader: ReleaseReader,
+    table: str,
+    system: ReferenceSystem | None,
+    stage: Stage,
+) -> int:
+    """Write a table of a release; the number of its rows."""
+    columns = reader.columns(table)
+    geometry = pa.string() if format_name == "csv" else pa.binary()
+    shapes = {
+        # a type such as `public.geometry(MultiPolygon,4326)`
+        name: kind.partition("geometry(")[2].partition(",")[0]
+        for name, kind in columns.items()
+        if "geometry(" in kind
+    }
+    schema = pa.schema(
+        [
+            (name, geometry if name in shapes else _ARROW.get(kind, pa.string()))
+            for name, kind in columns.items()
+        ]
+    )
+
+    def shown(kind: str) -> LiteralString:
+        if "geometry(" in kind:
+            return "{text}({})" if format_name == "csv" else "{wkb}({})"
+        return "{}" if kind in _ARROW else "{}::text"
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        with closing(reader.rows(table, shown)) as chunks:
+            for rows in chunks:
+                values = [list(column) for column in zip(*rows, strict=True)]
+                arrays = [pa.array(v, field.type) for v, field in zip(values, schema, strict=True)]
+                yield pa.record_batch(arrays, schema=schema)
+
+    layer = Layer(table, schema, batches(), shapes)
+    if format_name == "gpkg":
+        return _geopackage(path, layer, stage, reader, system)
+    if format_name == "csv":
+        return _csv(path, layer, stage, quoting="needed")
+    return _parquet(path, layer, stage, reader, system)
+
+
+# Trajectories.
+
+
+@dataclass(frozen=True)
+class Format:
+    """How trajectories are written."""
+
+    suffix: str
+    write: Callable[[Path, ReleaseReader, Extent, ReferenceSystem, Progress], int]
+    """Gives back the number of samples."""
+    columns: Callable[[ReferenceSystem, bool], list[str]]
+    """Of the samples; also where there are areas."""
+
+
+def csv_columns(system: ReferenceSystem, areas: bool) -> list[str]:
+    axes = ("lon", "lat") if system.geographic else ("x", "y")
+    if not areas:
+        return ["trajectory_id", "seq", "at", *axes]
+    sides = [f"{axis}_{end}" for end in ("min", "max") for axis in axes]
+    return ["trajectory_id", "seq", "at", *axes, *sides, "during_begin", "during_end"]
+
+
+def write_csv(
+    path: Path, reader: ReleaseReader, extent: Extent, system: ReferenceSystem, progress: Progress
+) -> int:
+    """Times are ISO 8601 in UTC, all of one length; areas are their sides."""
+    kinds = [pa.int64(), pa.int64(), pa.string(), pa.float64(), pa.float64()]
+    if reader.has_areas:
+        kinds += [pa.float64()] * 4 + [pa.string()] * 2
+    schema = pa.schema(zip(csv_columns(system, reader.has_areas), kinds, strict=True))
+    unit, size = ("s", 1_000_000) if extent.whole_seconds else ("us", 1)
+
+    def iso(at_us: NDArray[np.int64]) -> Any:
+        at = pa.array(at_us // size).view(pa.timestamp(unit))
+        text = pc.utf8_replace_slice(at.cast(pa.string()), 10, 11, "T")
+        return pc.binary_join_element_wise(text, "Z", "")
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        with closing(reader.samples()) as chunks:
+            for s in chunks:
+                columns = [s.trajectory_id, s.seq, iso(s.at_us), s.x, s.y]
+                if (a := s.areas) is not None:
+                    columns += [a.x_min, a.y_min, a.x_max, a.y_max]
+                    columns += [iso(a.begin_us), iso(a.end_us)]
+                yield pa.record_batch([pa.array(c) for c in columns], schema=schema)
+
+    with progress.stage("export samples", extent.rows) as stage:
+        return _csv(path, Layer("samples", schema, batches(), {}), stage, quoting="none")
+
+
+_WKB_POINT = np.dtype([("order", "u1"), ("type", "<u4"), ("x", "<f8"), ("y", "<f8")])
+_WKB_BOX = np.dtype(
+    [("order", "u1"), ("type", "<u4"), ("rings", "<u4"), ("points", "<u4"),
+     ("corners", "<f8", (5, 2))]
+)  # fmt: skip
+
+
+def _points(samples: Samples) -> Any:
+    """As WKB."""
+    found = np.empty(len(samples), _WKB_POINT)
+    found["order"], found["type"], found["x"], found["y"] = 1, 1, samples.x, samples.y
+    return _binary(found)
+
+
+def _boxes(areas: ReadAreas) -> Any:
+    """Polygons as WKB, their corners from the south-west, around by the east."""
+    found = np.empty(len(areas.x_min), _WKB_BOX)
+    found["order"], found["type"], found["rings"], found["points"] = 1, 3, 1, 5
+    west, south, east, north = areas.x_min, areas.y_min, areas.x_max, areas.y_max
+    found["corners"][:, :, 0] = np.column_stack([west, east, east, west, west])
+    found["corners"][:, :, 1] = np.column_stack([south, south, north, north, south])
+    return _binary(found)
+
+
+def _binary(records: NDArray[Any]) -> Any:
+    """Records of one width as a binary column."""
+    ends = np.arange(len(records) + 1, dtype=np.int32) * records.itemsize
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(records.tobytes())]
+    return pa.Array.from_buffers(pa.binary(), len(records), buffers)
+
+
+_SIDES = ("xmin", "ymin", "xmax", "ymax")
+_BOX = pa.struct([pa.field(side, pa.float64(), nullable=False) for side in _SIDES])
+
+
+def geoparquet_columns(system: ReferenceSystem, areas: bool) -> list[str]:
+    more = ["area", "during_begin", "during_end"] if areas else []
+    return ["trajectory_id", "seq", "at", "geometry", *more, "bbox"]
+
+
+def write_geoparquet(
+    path: Path, reader: ReleaseReader, extent: Extent, system: ReferenceSystem, progress: Progress
+) -> int:
+    """GeoParquet 1.1: WKB points with a covering column of boxes.
+
+    Rows are in order of the day and of the Hilbert curve, a row group for every buffer that is read, about
+    130,000 rows: who asks for a place and a time reads few of them.
+    """
+    during = [pa.binary(), _TIME, _TIME] if reader.has_areas else []
+    kinds = [pa.int64(), pa.int32(), _TIME, pa.binary(), *during, _BOX]
+    names = geoparquet_columns(system, reader.has_areas)
+    schema = pa.schema(
+        [pa.field(name, kind, nullable=False) for name, kind in zip(names, kinds, strict=True)]
+    )
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        with closing(reader.samples(by_place=True)) as chunks:
+            for s in chunks:
+                columns = [
+                    pa.array(s.trajectory_id),
+                    pa.array(s.seq.astype(np.int32)),
+                    pa.array(s.at_us).view(_TIME),
+                    _points(s),
+                ]
+                sides = [s.x, s.y, s.x, s.y]
+                if (a := s.areas) is not None:
+                    columns.append(_boxes(a))
+                    columns += [pa.array(t).view(_TIME) for t in (a.begin_us, a.end_us)]
+                    sides = [a.x_min, a.y_min, a.x_max, a.y_max]
+                box = pa.StructArray.from_arrays(list(map(pa.array, sides)), fields=list(_BOX))
+                yield pa.record_batch([*columns, box], schema=schema)
+
+    # readers that show one geometry show the areas: the points are only their middles
+    shapes = {"area": "Polygon"} if reader.has_areas else {}
+    layer = Layer("samples", schema, batches(), {**shapes, "geometry": "Point"})
+    with progress.stage("export samples", extent.rows) as stage:
+        return _parquet(path, layer, stage, reader, system, extent)
+
+
+_MOMENT = pa.timestamp("ms", tz="UTC")
+_KEY = [("geom", pa.binary()), ("trajectory_id", pa.int64())]
+_SAMPLES = pa.schema([*_KEY, ("seq", pa.int32()), ("at", _MOMENT), ("at_us", pa.int64())])
+_AREAS = pa.schema([*_KEY, ("seq", pa.int32()), ("during_begin", _MOMENT), ("during_end", _MOMENT)])
+_LINES = pa.schema([*_KEY, ("day", pa.date32())])
+_LINES_A_BATCH = 500
+
+
+def geopackage_columns(system: ReferenceSystem, areas: bool) -> list[str]:
+    during = ["during_begin", "during_end"] if areas else []
+    return ["fid", *_SAMPLES.names, *during]
+
+
+def write_geopackage(
+    path: Path, reader: ReleaseReader, extent: Extent, system: ReferenceSystem, progress: Progress
+) -> int:
+    """Write layers `samples` and `lines`, and `areas` where there are some; the number of samples.
+
+    The format keeps times in milliseconds: `at_us` has the exact one, in microseconds since 1970.
+    """
+    layers = [
+        Layer("samples", _SAMPLES, _samples(reader), {"geom": "Point"}),
+        Layer("lines", _LINES, _lines(reader), {"geom": "LineString"}),
+    ]
+    if reader.has_areas:  # programs open the first layer
+        layers.insert(0, Layer("areas", _AREAS, _areas(reader), {"geom": "Polygon"}))
+    rows = {}
+    for layer in layers:
+        total = None if layer.name == "lines" else extent.rows
+        unit = "lines" if layer.name == "lines" else "rows"
+        with progress.stage(f"export {layer.name}", total, unit) as stage:
+            rows[layer.name] = _geopackage(path, layer, stage, reader, system)
+    with progress.stage("index"), closing(sqlite3.connect(path)) as file:
+        for name in rows:
+            key = "day" if name == "lines" else "seq"
+            file.execute(f"CREATE UNIQUE INDEX {name}_trajectory ON {name} (trajectory_id, {key})")
+        # pyogrio has no name for lines with M, and GDAL then calls it optional
+        file.execute("UPDATE gpkg_geometry_columns SET m = 1 WHERE table_name = 'lines'")
+        file.commit()
+    return rows["samples"]
+
+
+def _samples(reader: ReleaseReader) -> Iterator[pa.RecordBatch]:
+    with closing(reader.samples()) as chunks:
+        for s in chunks:
+            yield _batch(_SAMPLES, _points(s), s, [s.at_us // 1000, s.at_us])
+
+
+def _areas(reader: ReleaseReader) -> Iterator[pa.RecordBatch]:
+    with closing(reader.samples()) as chunks:
+        for s in chunks:
+            assert s.areas is not None, "the release has areas"
+            during = [s.areas.begin_us // 1000, s.areas.end_us // 1000]
+            yield _batch(_AREAS, _boxes(s.areas), s, during)
+
+
+def _lines(reader: ReleaseReader) -> Iterator[pa.RecordBatch]:
+    with closing(reader.lines()) as lines:
+        while some := list(islice(lines, _LINES_A_BATCH)):
+            trajectory, day, wkb = zip(*some, strict=True)
+            yield pa.record_batch([list(wkb), list(trajectory), list(day)], schema=_LINES)
+
+
+def _batch(
+    schema: pa.Schema, geometry: pa.Array, samples: Samples, times: Sequence[NDArray[np.int64]]
+) -> pa.RecordBatch:
+    columns = [samples.trajectory_id, samples.seq.astype("i4"), *times]
+    arrays = [
+        pa.array(c).view(field.type) for c, field in zip(columns, list(schema)[1:], strict=True)
+    ]
+    return pa.record_batch([geometry, *arrays], schema=schema)
+
+
+def moving_feature_columns(system: ReferenceSystem, areas: bool) -> list[str]:
+    return ["trajectory_id", "datetimes", "coordinates"]
+
+
+def write_moving_features(
+    path: Path, reader: ReleaseReader, extent: Extent, system: ReferenceSystem, progress: Progress
+) -> int:
+    """A feature for each trajectory: `temporalGeometry` for MobilityDB and movingpandas, `geometry` (the
+    line through the samples) for programs that know GeoJSON alone.
+
+    The format wants times of a feature to increase: of samples with one time, the first is written.
+    Nothing is said of what lies between two samples, so interpolation is Discrete.
+    """
+    if reader.has_areas:
+        raise BadInput(
+            f"[[format]] mfjson: release {reader.catalog['name']!r} has areas, not positions",
+            remedy="use [[format]] geoparquet, gpkg or csv",
+        )
+    code = system.crs.to_authority()
+    name = "urn:ogc:def:crs:OGC:1.3:CRS84"
+    if system.srid != WGS84:
+        name = f"urn:ogc:def:crs:{code[0]}::{code[1]}" if code else system.crs.name
+    head = {
+        "type": "FeatureCollection",
+        "crs": {"type": "Name", "properties": {"name": name}},
+        "trs": {"type": "Name", "properties": {"name": "urn:ogc:data:time:iso8601"}},
+        "properties": {"freqdp": catalog_document(reader.catalog)},
+    }
+    rows = 0
+    with (
+        path.open("w", encoding="utf-8") as file,
+        progress.stage("export samples", extent.rows) as stage,
+        closing(reader.samples()) as chunks,
+    ):
+        file.write(json.dumps(head, ensure_ascii=False)[:-1] + ', "features": [')
+        separator = "\n"
+        for samples in _whole_trajectories(chunks):
+            for feature in _features(samples):
+                file.write(separator + json.dumps(feature))
+                separator = ",\n"
+            rows += len(samples)
+            stage.advance(len(samples))
+        file.write("\n]}\n")
+    return rows
+
+
+_COLUMNS = ("trajectory_id", "seq", "at_us", "x", "y")
+
+
+def _whole_trajectories(chunks: Iterator[Samples]) -> Iterator[Samples]:
+    """The same samples, cut where trajectories end."""
+
+    def part(samples: Samples, first: int, last: int) -> Samples:
+        return replace(samples, **{c: getattr(samples, c)[first:last] for c in _COLUMNS})
+
+    rest: Samples | None = None
+    for chunk in chunks:
+        joined = chunk
+        if rest is not None:
+            pairs = {c: (getattr(rest, c), getattr(chunk, c)) for c in _COLUMNS}
+            joined = replace(chunk, **{c: np.concatenate(pair) for c, pair in pairs.items()})
+        last = int(np.searchsorted(joined.trajectory_id, joined.trajectory_id[-1]))
+        if last:
+            yield part(joined, 0, last)
+        rest = part(joined, last, len(joined))
+    if rest is not None:
+        yield rest
+
+
+def _features(samples: Samples) -> Iterator[dict[str, Any]]:
+    begins = np.flatnonzero(np.diff(samples.trajectory_id, prepend=samples.trajectory_id[0] - 1))
+    for first, last in zip(begins, np.append(begins[1:], len(samples)), strict=True):
+        at = samples.at_us[first:last]
+        fresh = np.flatnonzero(np.diff(at, prepend=at[0] - 1) > 0) + first
+        coordinates = np.column_stack([samples.x[fresh], samples.y[fresh]]).tolist()
+        times = np.datetime_as_string(samples.at_us[fresh].view("datetime64[us]"), timezone="UTC")
+        single = len(fresh) == 1
+        yield {
+            "type": "Feature",
+            "properties": {"trajectory_id": int(samples.trajectory_id[first])},
+            "geometry": {
+                "type": "Point" if single else "LineString",
+                "coordinates": coordinates[0] if single else coordinates,
+            },
+            "temporalGeometry": {
+                "type": "MovingPoint",
+                "interpolation": "Discrete",
+                "datetimes": [str(time).replace(".000000Z", "Z") for time in times],
+                "coordinates": coordinates,
+            },
+        }
+
+
+FORMATS = {
+    "csv": Format(".csv", write_csv, csv_columns),
+    "geoparquet": Format(".parquet", write_geoparquet, geoparquet_columns),
+    "gpkg": Format(".gpkg", write_geopackage, geopackage_columns),
+    "mfjson": Format(".mfjson", write_moving_features, moving_feature_columns),
+}
