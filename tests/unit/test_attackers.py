@@ -9,7 +9,12 @@ import pytest
 from sides import MINUTE, Rows, side_of
 from test_exposure import GRID, naive_score, random_rows, rng_of
 
-from freqdp_db.evaluation.attacks.claims import AttackScore, area_under_curve, best_at_even_odds
+from freqdp_db.evaluation.attacks.claims import (
+    AttackScore,
+    area_under_curve,
+    best_at_even_odds,
+    score_claims,
+)
 from freqdp_db.evaluation.attacks.exposure import measure_exposure
 from freqdp_db.evaluation.attacks.habits import habit_exposures
 from freqdp_db.evaluation.attacks.known_samples import (
@@ -20,17 +25,17 @@ from freqdp_db.evaluation.attacks.known_samples import (
     held_samples,
     near_known,
 )
-from freqdp_db.evaluation.attacks.learning import halves, trees
+from freqdp_db.evaluation.attacks.learning import LEAST, halves, trees
 from freqdp_db.evaluation.attacks.relinking import (
     Links,
     Pairs,
     assign,
+    claim_linked,
     find_joints,
     find_runs,
     learn_links,
     posteriors,
     relinked_exposures,
-    score_links,
 )
 from freqdp_db.evaluation.pair import Case, ReleaseSeen
 from freqdp_db.model.arrays import Groups, Ids
@@ -295,8 +300,9 @@ def test_circles_of_links_end() -> None:
     links = Links(after, np.roll(np.arange(len(runs)), 1), sure, sure)
     known = draw_known(case, 1, rng_of(1), held_samples(case))
     sighted = SightingIndex(case.release).find(case, known, rng_of(1))
-    scores = score_links(case, runs, links, known, sighted, np.ones(3, np.bool_))
-    assert scores[-1].found.min() > 0.7
+    claims = claim_linked(runs, links, known, sighted, np.ones(3, np.bool_))
+    (score,) = score_claims(case, claims, (LEAST,))
+    assert score.found.min() > 0.7
 
 
 def creatures(seed: int = 1, persons: int = 40, days: int = 8) -> tuple[Trajectories, Locations]:

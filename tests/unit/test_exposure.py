@@ -10,10 +10,15 @@ import numpy as np
 import pytest
 from sides import MINUTE, Rows, side_of
 
-from freqdp_db.evaluation.attacks.claims import AttackScore, area_under_curve, score_picks
-from freqdp_db.evaluation.attacks.edits import edits_exposure, inserted_samples
-from freqdp_db.evaluation.attacks.exposure import (
+from freqdp_db.evaluation.attacks.claims import (
+    AttackScore,
+    area_under_curve,
     found_at,
+    score_picks,
+)
+from freqdp_db.evaluation.attacks.exposure import (
+    edits_exposure,
+    inserted_samples,
     is_exposure,
     measure_exposure,
     measure_membership,

@@ -19,8 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from freqdp_db.evaluation.attacks.claims import area_under_curve
-from freqdp_db.evaluation.attacks.exposure import found_at
+from freqdp_db.evaluation.attacks.claims import area_under_curve, found_at
 from freqdp_db.model.arrays import Ids, Ints
 
 Table = NDArray[np.float64]

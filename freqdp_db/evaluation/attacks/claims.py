@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.evaluation.pair import WIDEST_M, Case, ReleaseSeen
-from freqdp_db.model.arrays import Flags, Ids, Ints
+from freqdp_db.model.arrays import Flags, Ids, Ints, offsets_of, rows_of
 from freqdp_db.model.kernels import stable_order
 
 NEAR_M = 200.0
@@ -50,22 +51,55 @@ class AttackScore:
         }
 
 
-def boxes_of(release: ReleaseSeen) -> NDArray[np.float64]:
-    """x_min, y_min, x_max, y_max of each sample; of no use unless the release has areas."""
-    if release.areas is None:
-        return np.zeros((0, 4))
-    areas = release.areas
-    return np.column_stack([areas.x_min, areas.y_min, areas.x_max, areas.y_max])
+def boxes_of(release: ReleaseSeen) -> tuple[NDArray[np.float64], Ints]:
+    """x_min, y_min, x_max, y_max of each sample's area, and the end of its interval.
 
-
-def until_of(release: ReleaseSeen) -> Ints:
-    """End of each sample's interval; before all times if it is too wide or long to tell anything."""
+    The end is before all times where the area is too wide or the interval too long to tell anything. Both
+    are empty unless the release has areas.
+    """
     if release.areas is None:
-        return np.zeros(0, np.int64)
+        return np.zeros((0, 4)), np.zeros(0, np.int64)
     areas = release.areas
     small = (areas.x_max - areas.x_min <= WIDEST_M) & (areas.y_max - areas.y_min <= WIDEST_M)
     small &= areas.until - release.trajectories.at <= _LONGEST_US
-    return np.where(small, areas.until, np.iinfo(np.int64).min)
+    boxes = np.column_stack([areas.x_min, areas.y_min, areas.x_max, areas.y_max])
+    return boxes, np.where(small, areas.until, np.iinfo(np.int64).min)
+
+
+@dataclass(frozen=True)
+class Claims:
+    """Released samples that an attacker claims for each object, and how much each claim is worth to him."""
+
+    offsets: Ints
+    """Of each object."""
+    sample: Ints
+    worth: Shares
+
+    @classmethod
+    def of_groups(
+        cls,
+        objects: int,
+        who: Ints,
+        group: Ints,
+        worth: NDArray[np.floating],
+        offsets: Ints,
+        sample: Ints | None = None,
+    ) -> Claims:
+        """All samples of groups (pieces, marks), each group once for an object, at its highest worth.
+
+        offsets, sample: the samples of each group; without `sample` they follow each other.
+        """
+        order = np.lexsort((-worth, group, who))
+        who, group, worth = who[order], group[order], worth[order]
+        first = np.ones(len(order), np.bool_)
+        first[1:] = (np.diff(who) != 0) | (np.diff(group) != 0)
+        who, group, worth = who[first], group[first], worth[first]
+        rows, taken = rows_of(offsets, group)
+        return cls(
+            taken[offsets_of(who, objects)],
+            rows if sample is None else sample[rows],
+            np.repeat(worth, np.diff(taken)).astype(np.float64),
+        )
 
 
 @njit(nogil=True, cache=True)
@@ -158,86 +192,105 @@ def _hold_some(ux, uy, ut, claim, at, boxes, until):  # type: ignore[no-untyped-
 
 
 @njit(nogil=True, cache=True)
-def right_ones(u, offsets, ux, uy, ut, claim, x, y, at, boxes, until):  # type: ignore[no-untyped-def]
+def _right_ones(ux, uy, ut, claim, x, y, at, boxes, until):  # type: ignore[no-untyped-def]
     """Which of the claimed positions, in order of time, tell where the object was."""
-    own = slice(offsets[u], offsets[u + 1])
     if len(boxes):
-        return _hold_some(ux[own], uy[own], ut[own], claim, at, boxes, until)
-    return _near_some(x[claim], y[claim], at[claim], ux[own], uy[own], ut[own])
+        return _hold_some(ux, uy, ut, claim, at, boxes, until)
+    return _near_some(x[claim], y[claim], at[claim], ux, uy, ut)
 
 
 @njit(nogil=True, cache=True)
-def score_claim(u, offsets, ux, uy, ut, known, claim, x, y, at, boxes, until):  # type: ignore[no-untyped-def]
-    """Shares found and right of a claim of positions in order of time."""
-    own = slice(offsets[u], offsets[u + 1])
-    if len(boxes):
-        found = _inside_some(ux[own], uy[own], ut[own], claim, at, boxes, until)
-    else:
-        found = _near_some(ux[own], uy[own], ut[own], x[claim], y[claim], at[claim])
-    asked = ~known[own]
-    left = asked.sum()
-    right = right_ones(u, offsets, ux, uy, ut, claim, x, y, at, boxes, until).sum()
-    return (
-        (found & asked).sum() / left if left else np.nan,
-        right / len(claim) if len(claim) else np.nan,
-    )
-
-
-@njit(nogil=True, cache=True)
-def score_levels(  # type: ignore[no-untyped-def]
-    u, offsets, ux, uy, ut, known, claim, worth, levels, x, y, at, boxes, until
-):
-    """The same of the part of a claim that is worth at least each level; levels fall."""
-    in_time = stable_order(at[claim])
-    claim, worth = claim[in_time], worth[in_time]
-    found, right, size = np.empty(len(levels)), np.empty(len(levels)), -1
-    for n in range(len(levels)):
-        part = claim[worth >= levels[n]]
-        if len(part) == size:
-            found[n], right[n] = found[n - 1], right[n - 1]
-            continue
-        size = len(part)
-        found[n], right[n] = score_claim(
-            u, offsets, ux, uy, ut, known, part, x, y, at, boxes, until
-        )
-    return found, right
-
-
-@njit(nogil=True, cache=True)
-def _claim_wholes(  # type: ignore[no-untyped-def]
-    first, last, offsets, ux, uy, ut, known, pick, begins, x, y, at, boxes, until
-):
-    found, right = np.empty(last - first), np.empty(last - first)
+def _judge(first, last, offsets, ux, uy, ut, claims, claim, x, y, at, boxes, until):  # type: ignore[no-untyped-def]
+    """Whether each claim of some objects is right."""
+    right = np.empty(claims[last] - claims[first], np.bool_)
     for u in range(first, last):
-        claim = np.zeros(0, np.int64)
-        if pick[u] >= 0:
-            claim = np.arange(begins[pick[u]], begins[pick[u] + 1])
-        found[u - first], right[u - first] = score_claim(
-            u, offsets, ux, uy, ut, known, claim, x, y, at, boxes, until
-        )
+        own = slice(offsets[u], offsets[u + 1])
+        mine = claim[claims[u] : claims[u + 1]]
+        order = stable_order(at[mine])
+        told = _right_ones(ux[own], uy[own], ut[own], mine[order], x, y, at, boxes, until)
+        right[claims[u] - claims[first] + order] = told
+    return (right,)
+
+
+@njit(nogil=True, cache=True)
+def _score(  # type: ignore[no-untyped-def]
+    first, last, offsets, ux, uy, ut, claims, claim, x, y, at, boxes, until, worth, levels, known,
+    asked,
+):  # fmt: skip
+    """Shares found and right of the part of each object's claim that is worth each level; levels fall."""
+    found = np.full((last - first, len(levels)), np.nan)
+    right = np.full((last - first, len(levels)), np.nan)
+    for u in range(first, last):
+        if not asked[u]:
+            continue
+        own = slice(offsets[u], offsets[u + 1])
+        left = ~known[own]
+        mine = slice(claims[u], claims[u + 1])
+        order = stable_order(at[claim[mine]])
+        in_time, value = claim[mine][order], worth[mine][order]
+        size = -1
+        for n in range(len(levels)):
+            part = in_time[value >= levels[n]]
+            if len(part) == size:
+                found[u - first, n] = found[u - first, n - 1]
+                right[u - first, n] = right[u - first, n - 1]
+                continue
+            size = len(part)
+            if len(boxes):
+                there = _inside_some(ux[own], uy[own], ut[own], part, at, boxes, until)
+            else:
+                there = _near_some(ux[own], uy[own], ut[own], x[part], y[part], at[part])
+            if left.any():
+                found[u - first, n] = (there & left).sum() / left.sum()
+            if size:
+                told = _right_ones(ux[own], uy[own], ut[own], part, x, y, at, boxes, until)
+                right[u - first, n] = told.sum() / size
     return found, right
+
+
+def right_ones(case: Case, claims: Claims) -> Flags:
+    """Whether each claimed sample tells where its object was."""
+    (right,) = joined(map_ranges(_judge, claims.offsets, *_judged_by(case, claims)))
+    return right
+
+
+def score_claims(
+    case: Case,
+    claims: Claims,
+    levels: Sequence[float],
+    known: Flags | None = None,
+    asked: Flags | None = None,
+) -> list[AttackScore]:
+    """What the claims that are worth at least each level find, and how many of them are right.
+
+    known: original samples that the attacker had before; they do not count as found. asked: of these
+    objects alone.
+    """
+    known = np.zeros(case.original.samples, np.bool_) if known is None else known
+    everybody = np.ones(len(case), np.bool_) if asked is None else asked
+    parts = map_ranges(
+        _score, case.original.offsets, *_judged_by(case, claims), claims.worth, np.array(levels),
+        known, everybody,
+    )  # fmt: skip
+    found, right = (column[everybody].T for column in joined(parts))
+    return [AttackScore(*score) for score in zip(found, right, strict=True)]
+
+
+def _judged_by(case: Case, claims: Claims) -> tuple[NDArray[Any], ...]:
+    """What kernels that judge claims read: true samples, claims, released samples."""
+    release, side = case.release, case.original
+    return (
+        side.offsets, case.judged_x, case.judged_y, side.at, claims.offsets, claims.sample,
+        release.x, release.y, release.true_at, *boxes_of(release),
+    )  # fmt: skip
 
 
 def score_picks(case: Case, pick: Ints, known: Flags | None = None) -> AttackScore:
-    """Of claiming one whole released trajectory for each object; -1 claims nothing.
-
-    `known`: original samples that the attacker had before; they do not count as found.
-    """
-    release = case.release
-    parts = map_ranges(
-        _claim_wholes, case.original.offsets, case.original.offsets, case.judged_x, case.judged_y,
-        case.original.at, np.zeros(case.original.samples, np.bool_) if known is None else known,
-        pick, release.trajectories.offsets, release.x, release.y, release.true_at,
-        boxes_of(release), until_of(release),
-    )  # fmt: skip
-    return AttackScore(*joined(parts))
-
-
-def pooled(scores: Sequence[AttackScore]) -> AttackScore:
-    """All of them, one after the other."""
-    return AttackScore(
-        np.concatenate([s.found for s in scores]), np.concatenate([s.right for s in scores])
-    )
+    """Of claiming one whole released trajectory for each object; -1 claims nothing."""
+    who = np.flatnonzero(pick >= 0)
+    offsets = case.release.trajectories.offsets
+    claims = Claims.of_groups(len(case), who, pick[who], np.ones(len(who)), offsets)
+    return score_claims(case, claims, (1.0,), known)[0]
 
 
 def best_at_even_odds(
@@ -261,6 +314,15 @@ def best_at_even_odds(
         found = [chosen.found[(half == h) & ~np.isnan(chosen.found)] for h in np.unique(half)]
         parts = [float(part.mean()) for part in found if len(part)]
     return best | {f"{name}.low": min(parts), f"{name}.high": max(parts)}
+
+
+def found_at(positive: Shares, negative: Shares, false_alarms: float) -> float:
+    """Share of positives above a line that at most this share of negatives is above."""
+    if not len(positive) or not len(negative):
+        return false_alarms
+    ranked = np.sort(negative)[::-1]
+    line = ranked[min(int(false_alarms * len(ranked)), len(ranked) - 1)]
+    return float((positive > line).mean())
 
 
 def area_under_curve(positive: Shares, negative: Shares) -> float:

@@ -11,8 +11,6 @@ over how exactly it has to fit, at which claims are right at even odds on averag
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
@@ -20,17 +18,14 @@ from numpy.typing import NDArray
 from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.evaluation.attacks.claims import (
     NEAR_M,
-    AttackScore,
+    Claims,
     best_at_even_odds,
-    boxes_of,
-    score_claim,
-    until_of,
+    score_claims,
 )
 from freqdp_db.evaluation.attacks.known_samples import KnownSamples, Sighted
 from freqdp_db.evaluation.attacks.relinking import Runs
 from freqdp_db.evaluation.pair import Case
-from freqdp_db.model.arrays import Flags, Ids, Ints
-from freqdp_db.model.kernels import stable_order
+from freqdp_db.model.arrays import Flags, Ids, Ints, offsets_from
 from freqdp_db.model.trajectories import Locations
 
 MARKS = ("fraction", "second", "interval", "digits")
@@ -54,47 +49,43 @@ Floats = NDArray[np.float64]
 
 
 def device_exposures(
-    case: Case,
-    runs: Runs,
-    count: int,
-    known: KnownSamples,
-    sighted: Sighted,
-    done: Callable[[], None] = lambda: None,
+    case: Case, runs: Runs, count: int, known: KnownSamples, sighted: Sighted
 ) -> dict[str, float]:
-    """`exposure.<mark>.<count>` of a release that was taken apart. `done` is called after each mark."""
-    release, side = case.release, case.release.trajectories
-    seen = _seen_runs(runs, known, sighted)
-    everybody = np.ones(len(case), np.bool_)
+    """`exposure.<mark>.<count>` of a release that was taken apart."""
+    # the run that each known sample is seen in; -1: in none
+    seen = np.where(sighted.where >= 0, runs.of[sighted.where], -1)
+    flags = known.flags(case.original.samples)
     found: dict[str, float] = {}
     for mark in MARKS:
-        scores = [_nothing_found(case) for _ in _FITS]
-        if mark == "interval":
-            own = _intervals(case, runs, known, seen)
-            there, times = np.unique(own[own > 0], return_counts=True)
-            for interval in there[np.argsort(-times, kind="stable")][:_MOST_INTERVALS]:
-                theirs = own == interval
-                some = _claim(case, runs, known, seen, _phases(side.at, int(interval)), theirs)
-                scores = [
-                    AttackScore(*(np.where(theirs, new, old) for new, old in
-                            ((s.found, w.found), (s.right, w.right))))
-                    for s, w in zip(some, scores, strict=True)
-                ]  # fmt: skip
-        elif mark == "digits":
-            angle = _digits_as_phases(release.places, runs, side.location)
-            if angle is not None:
-                scores = _claim(case, runs, known, seen, angle, everybody)
-        else:
-            modulus = _SECOND_US if mark == "fraction" else _MINUTE_US
-            scores = _claim(case, runs, known, seen, _phases(side.at, modulus), everybody)
+        phases = _phases_by(mark, case, runs, known, seen)
+        scores = []
+        for fit in _FITS:
+            claimed = [_claim(case, runs, known, seen, *some, fit) for some in phases]
+            who, run = (
+                np.concatenate([np.zeros(0, np.int64), *column])
+                for column in zip(*claimed, strict=True)
+            ) if claimed else (np.zeros(0, np.int64),) * 2  # fmt: skip
+            claims = Claims.of_groups(len(case), who, run, np.ones(len(who)), runs.offsets)
+            scores += score_claims(case, claims, (1.0,), flags)
         found |= best_at_even_odds(f"exposure.{mark}.{count}", scores)
-        done()
     return found
 
 
-def _nothing_found(case: Case) -> AttackScore:
-    """Of claiming nothing."""
-    filled = case.original.lengths > 0
-    return AttackScore(np.where(filled, 0.0, np.nan), np.full(len(case), np.nan))
+def _phases_by(
+    mark: str, case: Case, runs: Runs, known: KnownSamples, seen: Ints
+) -> list[tuple[Floats, Flags]]:
+    """An angle for each released sample, and the objects to look for by it; several, by interval."""
+    release, side = case.release, case.release.trajectories
+    everybody = np.ones(len(case), np.bool_)
+    if mark == "interval":
+        own = _intervals(case, runs, known, seen)
+        there, times = np.unique(own[own > 0], return_counts=True)
+        often = there[np.argsort(-times, kind="stable")][:_MOST_INTERVALS]
+        return [(_phases(side.at, int(interval)), own == interval) for interval in often]
+    if mark == "digits":
+        angle = _digits_as_phases(release.places, runs, side.location)
+        return [] if angle is None else [(angle, everybody)]
+    return [(_phases(side.at, _SECOND_US if mark == "fraction" else _MINUTE_US), everybody)]
 
 
 def _phases(at: Ints, modulus: int) -> Floats:
@@ -128,14 +119,6 @@ def _digits_as_phases(places: Locations, runs: Runs, location: Ids) -> Floats | 
     return angle
 
 
-def _seen_runs(runs: Runs, known: KnownSamples, sighted: Sighted) -> Ints:
-    """The run that each known sample is seen in; -1: in none."""
-    there = sighted.where >= 0
-    seen = np.full(len(known.position), -1, np.int64)
-    seen[there] = runs.of[sighted.where[there]]
-    return seen
-
-
 def _intervals(case: Case, runs: Runs, known: KnownSamples, seen: Ints) -> Ints:
     """The interval at which each object sends, by the runs it was seen in, in whole seconds; 0: none."""
     side = case.release.trajectories
@@ -167,49 +150,47 @@ def _median_gaps(first, last, known_offsets, seen, run_offsets, gap):  # type: i
 
 
 def _claim(
-    case: Case, runs: Runs, known: KnownSamples, seen: Ints, angle: Floats, asked: Flags
-) -> list[AttackScore]:
-    """What it is worth to claim all runs of an object's phase, for each of the fits."""
+    case: Case,
+    runs: Runs,
+    known: KnownSamples,
+    seen: Ints,
+    angle: Floats,
+    asked: Flags,
+    fit: float,
+) -> tuple[Ints, Ints]:
+    """Objects, and runs of their phase, that go together."""
     release, side = case.release, case.release.trajectories
     east, north = (np.add.reduceat(f(angle), runs.first) for f in (np.cos, np.sin))
     size = np.diff(runs.offsets)
     steady = np.flatnonzero(np.hypot(east, north) >= _STEADY * size)
     direction = np.arctan2(north, east) % _TURN
     order = steady[np.argsort(direction[steady], kind="stable")]
-    upto = np.concatenate([[0], np.cumsum(size[order])]).astype(np.int64)
     parts = map_ranges(
-        _claim_all, case.original.offsets, case.original.offsets, case.judged_x, case.judged_y,
-        case.original.at,
-        known.flags(case.original.samples), known.offsets, seen, asked, runs.offsets, angle, order,
-        direction[order], upto, release.x, release.y, side.at, release.true_at, boxes_of(release),
-        until_of(release),
-        np.array(_FITS) * _TURN, _MOST_OBJECTS * side.samples / len(case),
+        _claim_all, known.offsets, known.offsets, seen, asked, runs.offsets, angle, order,
+        direction[order], offsets_from(size[order]), release.x, release.y, side.at, fit * _TURN,
+        _MOST_OBJECTS * side.samples / len(case),
     )  # fmt: skip
-    found, right = joined(parts)
-    return [AttackScore(f, r) for f, r in zip(found.T, right.T, strict=True)]
+    lengths, run = joined(parts)
+    return np.repeat(np.arange(len(case)), lengths), run
 
 
 @njit(nogil=True, cache=True)
 def _claim_all(  # type: ignore[no-untyped-def]
-    first, last, offsets, ux, uy, ut, known, known_offsets, seen, asked, run_offsets, angle, order,
-    direction, upto, x, y, at, true_at, boxes, until, fits, most,
+    first, last, known_offsets, seen, asked, run_offsets, angle, order, direction, upto, x, y, at,
+    fit, most,
 ):  # fmt: skip
-    found = np.empty((last - first, len(fits)))
-    right = np.empty((last - first, len(fits)))
+    lengths, claimed, n = np.zeros(last - first, np.int64), np.empty(64, np.int64), 0
     for u in range(first, last):
         mine = seen[known_offsets[u] : known_offsets[u + 1]]
         mark = _mark(mine, run_offsets, angle) if asked[u] else -1.0
-        for f in range(len(fits)):
-            claim = np.zeros(0, np.int64)
-            if mark >= 0.0:
-                claim = _fitting(
-                    mark, fits[f], most, mine, run_offsets, order, direction, upto, x, y, at
-                )
-            claim = claim[stable_order(true_at[claim])]
-            found[u - first, f], right[u - first, f] = score_claim(
-                u, offsets, ux, uy, ut, known, claim, x, y, true_at, boxes, until
-            )
-    return found, right
+        if mark >= 0.0:
+            taken = _fitting(mark, fit, most, mine, run_offsets, order, direction, upto, x, y, at)
+            lengths[u - first] = len(taken)
+            while n + len(taken) > len(claimed):
+                claimed = np.append(claimed, np.empty_like(claimed))
+            claimed[n : n + len(taken)] = taken
+            n += len(taken)
+    return lengths, claimed[:n].copy()
 
 
 @njit(nogil=True, cache=True)
@@ -227,7 +208,7 @@ def _mark(mine, run_offsets, angle):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _fitting(mark, fit, most, mine, run_offsets, order, direction, upto, x, y, at):  # type: ignore[no-untyped-def]
-    """Samples of all runs that fit and go together, in order of time."""
+    """All runs that fit and go together, in order of time."""
     # round the circle: what is just below a whole turn is near to what is just above 0
     low, high = np.empty(3, np.int64), np.empty(3, np.int64)
     samples = runs = 0
@@ -249,7 +230,7 @@ def _fitting(mark, fit, most, mine, run_offsets, order, direction, upto, x, y, a
                 if r == run[n]:  # what is known comes first
                     off[n] = -1.0
             n += 1
-    taken, size, claimed = np.empty(runs, np.int64), 0, 0
+    taken, size = np.empty(runs, np.int64), 0
     begins = np.empty(runs, np.int64)
     for k in np.argsort(off, kind="mergesort"):
         a, b = run_offsets[run[k]], run_offsets[run[k] + 1] - 1
@@ -264,13 +245,7 @@ def _fitting(mark, fit, most, mine, run_offsets, order, direction, upto, x, y, a
             taken[i], begins[i] = taken[i - 1], begins[i - 1]
         taken[place], begins[place] = run[k], at[a]
         size += 1
-        claimed += b - a + 1
-    claim, n = np.empty(claimed, np.int64), 0
-    for k in range(size):
-        for i in range(run_offsets[taken[k]], run_offsets[taken[k] + 1]):
-            claim[n] = i
-            n += 1
-    return claim
+    return taken[:size]
 
 
 @njit(nogil=True, cache=True)

@@ -10,32 +10,31 @@ from dataclasses import replace
 
 import numpy as np
 
-from freqdp_db.evaluation.attacks.claims import Shares, area_under_curve
-from freqdp_db.evaluation.attacks.devices import MARKS, device_exposures
-from freqdp_db.evaluation.attacks.edits import edits_exposure
+from freqdp_db.evaluation.attacks.claims import Shares, area_under_curve, found_at
+from freqdp_db.evaluation.attacks.devices import device_exposures
 from freqdp_db.evaluation.attacks.habits import habit_exposures, home_exposure
 from freqdp_db.evaluation.attacks.known_samples import (
-    KNOWN_SAMPLES,
     NEAR_KNOWN,
     KnownSamples,
     SightingIndex,
+    absent_from,
     draw_known,
     held_samples,
     near_exposures,
     sighting_exposures,
 )
-from freqdp_db.evaluation.attacks.learning import SPLITS
+from freqdp_db.evaluation.attacks.learning import Features, trees
 from freqdp_db.evaluation.attacks.points import tracked_exposures
 from freqdp_db.evaluation.attacks.relinking import find_joints, relinked_exposures
 from freqdp_db.evaluation.attacks.signatures import (
-    LIKENESSES,
     dimensions_of,
     likeness_exposures,
     pick_by_cosine,
     tf_idf,
 )
 from freqdp_db.evaluation.pair import Case
-from freqdp_db.model.arrays import within
+from freqdp_db.methods.frequency.counts import count_frequencies
+from freqdp_db.model.arrays import Flags, Ids, Ints, owners, within
 from freqdp_db.model.trajectories import Trajectories
 from freqdp_db.progress import Progress
 
@@ -89,74 +88,138 @@ def _spread(case: Case, most: int) -> KnownSamples:
     return KnownSamples(np.searchsorted(position, side.offsets).astype(np.int64), position)
 
 
-def found_at(positive: Shares, negative: Shares, false_alarms: float) -> float:
-    """Share of positives above a line that at most this share of negatives is above."""
-    if not len(positive) or not len(negative):
-        return false_alarms
-    ranked = np.sort(negative)[::-1]
-    line = ranked[min(int(false_alarms * len(ranked)), len(ranked) - 1)]
-    return float((positive > line).mean())
+# --- Insertions: how well inserted samples can be told from true ones, by what the release shows ---
 
+_MOST_ROWS = 200_000
+_COUNTED = slice(10, 12)
+"""Of the visible features: how often the place occurs in the release and in the trajectory."""
+
+
+def inserted_samples(case: Case) -> Flags:
+    """Released samples that their object does not have in the original."""
+    shown = replace(case.original, at=case.release.coarse(case.original.at))
+    return absent_from(shown, case.pair.released, case.release.owners)
+
+
+def visible_features(case: Case, rows: Ints) -> Features:
+    """What the release shows of these samples, in rows.
+
+    Gaps before and after, the share of the way and of the time that it lies at, speeds in and out,
+    the detour and the distance from the straight line, how often its place occurs in the release
+    and in its own trajectory, and the second of the minute.
+    """
+    release = case.release
+    side, x, y, at = release.trajectories, release.x, release.y, release.trajectories.at
+    trajectory = release.trajectory[rows]
+    before = np.where(rows == side.offsets[:-1][trajectory], rows, rows - 1)
+    after = np.where(release.ends[rows], rows, rows + 1)
+    gap_in, gap_out = (at[rows] - at[before]) / 1e6, (at[after] - at[rows]) / 1e6
+    way_in = np.hypot(x[rows] - x[before], y[rows] - y[before])
+    way_out = np.hypot(x[after] - x[rows], y[after] - y[rows])
+    dx, dy = x[after] - x[before], y[after] - y[before]
+    chord = np.hypot(dx, dy)
+    cross = dx * (y[rows] - y[before]) - dy * (x[rows] - x[before])
+    often = np.bincount(side.location, minlength=len(release.places))[side.location[rows]]
+    return np.column_stack(
+        [
+            gap_in,
+            gap_out,
+            gap_in / np.maximum(gap_in + gap_out, 1.0),
+            way_in / np.maximum(way_in + way_out, 1.0),
+            way_in / np.maximum(gap_in, 1.0),
+            way_out / np.maximum(gap_out, 1.0),
+            way_in + way_out - chord,
+            np.abs(cross) / np.maximum(chord, 1.0),
+            way_in,
+            way_out,
+            often,
+            _visits(case, rows),
+            at[rows] // 1_000_000 % 60,
+        ]
+    ).astype(np.float32)
+
+
+def _visits(case: Case, rows: Ints) -> Ids:
+    """How often the trajectory of each of these samples is at its place."""
+    release = case.release
+    counted = count_frequencies(release.trajectories, len(release.places))
+    owner = owners(counted.offsets).astype(np.int64)
+    codes = owner * len(release.places) + counted.location
+    wanted = release.trajectory[rows].astype(np.int64) * len(release.places)
+    return counted.pf[np.searchsorted(codes, wanted + release.trajectories.location[rows])]
+
+
+def edits_exposure(case: Case, rng: np.random.Generator) -> dict[str, float]:
+    """Area under the curve on objects that the trees have not seen; nothing without insertions.
+
+    Trained on half of the objects, tested on the other half, up to 200,000 samples each.
+    `edits.auc.visits` is the same with nothing but how often each place occurs: a method that is to
+    change how often places are visited cannot hide that.
+    """
+    owner: Ids = case.release.owners
+    if (owner < 0).any():  # nobody's: nothing was inserted into anything
+        return {}
+    inserted = inserted_samples(case)
+    half = rng.random(int(owner.max(initial=-1)) + 1) < 0.5
+    parts = []
+    for mine in (half[owner], ~half[owner]):
+        rows = np.flatnonzero(mine)
+        if len(rows) > _MOST_ROWS:
+            rows = np.sort(rng.choice(rows, _MOST_ROWS, replace=False))
+        parts.append(rows)
+    learn, test = parts
+    if any(len(np.unique(inserted[rows])) < 2 for rows in parts):
+        return {}
+    seen, shown = visible_features(case, learn), visible_features(case, test)
+    found = {"edits.share": float(inserted.mean())}
+    for name, columns in (("edits.auc", slice(None)), ("edits.auc.visits", _COUNTED)):
+        score = trees(seen[:, columns], inserted[learn])(shown[:, columns])
+        answer = inserted[test]
+        found[name] = area_under_curve(score[answer], score[~answer])
+    return found
+
+
+# --- Exposure: every attacker, and the largest value of all ---
 
 HEADLINE = "exposure"
 _RELINKED = (1, 10)
 _HOME_KNOWN = 4
 _NO_CONTROL = (".precision", ".p95", ".low", ".high")
 _BESIDE = (*_NO_CONTROL, ".half", ".control")
-_Done = Callable[[], None]
 _MARKED = 10
 """So many known samples show what a device is known by."""
-_BY_TRACES = len(KNOWN_SAMPLES) + len(NEAR_KNOWN) + 2 * SPLITS + len(MARKS)
 
 
-def _likeness(case: Case, seed: int, done: _Done) -> dict[str, float]:
-    return likeness_exposures(case, np.random.default_rng([seed, 1]), done)
+def _sighted(
+    case: Case, rng: np.random.Generator, index: SightingIndex | None = None
+) -> dict[str, float]:
+    """The trajectory that holds most of a few known samples, and the home that it tells."""
+    found, seen = sighting_exposures(case, index or SightingIndex(case.release), rng)
+    return found | home_exposure(case, seen[_HOME_KNOWN])
 
 
-def _traces(case: Case, seed: int, done: _Done) -> dict[str, float]:
-    index = SightingIndex(case.release)
-    found = _sighted(case, index, seed, done)
-    rng = np.random.default_rng([seed, 3])
-    held = held_samples(case)
+def _traces(case: Case, rng: np.random.Generator) -> dict[str, float]:
+    """All attackers who know a few samples."""
+    index, held = SightingIndex(case.release), held_samples(case)
     seen = {}
     for count in NEAR_KNOWN:
         known = draw_known(case, count, rng, held)
         seen[count] = known, index.find(case, known, rng)
-    found |= near_exposures(case, seen, rng, done)
+    found = near_exposures(case, seen, rng)
     joints = find_joints(case.release)
     if joints is None:
-        for _ in range(2 * SPLITS + len(MARKS)):
-            done()
         return found
-    found |= relinked_exposures(case, joints, {p: seen[p] for p in _RELINKED}, rng, done)
-    return found | device_exposures(case, joints.runs, _MARKED, *seen[_MARKED], done)
+    found |= relinked_exposures(case, joints, {p: seen[p] for p in _RELINKED}, rng)
+    return found | device_exposures(case, joints.runs, _MARKED, *seen[_MARKED])
 
 
-def _habits(case: Case, seed: int, done: _Done) -> dict[str, float]:
-    found = habit_exposures(case, np.random.default_rng([seed, 10]))
-    done()
-    return found
-
-
-def _edits(case: Case, seed: int, done: _Done) -> dict[str, float]:
-    found = edits_exposure(case, np.random.default_rng([seed, 11]))
-    done()
-    return found
-
-
-def _points(case: Case, seed: int, done: _Done) -> dict[str, float]:
-    found = tracked_exposures(case, np.random.default_rng([seed, 13]))
-    done()
-    return found
-
-
-# The longest first; how many attackers each of them is.
-_ATTACKS = {
-    "traces": (_traces, _BY_TRACES),
-    "likeness": (_likeness, LIKENESSES),
-    "habits": (_habits, 1),
-    "edits": (_edits, 1),
-    "points": (_points, 1),
+# Of each piece of work, the longest first: its attackers, each with a stream of random numbers.
+_ATTACKS: dict[str, list[tuple[Callable[[Case, np.random.Generator], dict[str, float]], int]]] = {
+    "traces": [(_sighted, 2), (_traces, 3)],
+    "likeness": [(likeness_exposures, 1)],
+    "habits": [(habit_exposures, 10)],
+    "edits": [(edits_exposure, 11)],
+    "points": [(tracked_exposures, 13)],
 }
 EXPOSURES = tuple(_ATTACKS)
 
@@ -172,13 +235,13 @@ def measure_exposure(
         progress: told of every attacker.
         only: some of EXPOSURES, and no headline.
     """
-    asked = EXPOSURES if only is None else only
-    attackers = sum(_ATTACKS[name][1] for name in asked)
+    attackers = [each for name in only or EXPOSURES for each in _ATTACKS[name]]
     found: dict[str, float] = {}
     named = "exposure" if only is None else " ".join(only)
-    with (progress or Progress()).stage(named, attackers, "attackers") as stage:
-        for name in asked:
-            found |= _ATTACKS[name][0](case, seed, lambda: stage.advance(1))
+    with (progress or Progress()).stage(named, len(attackers), "attackers") as stage:
+        for attack, stream in attackers:
+            found |= attack(case, np.random.default_rng([seed, stream]))
+            stage.advance(1)
     if only is None:
         found[HEADLINE] = worst_exposure(found)
     return found
@@ -192,7 +255,8 @@ def measure_membership(case: Case, seed: int, controls: Trajectories) -> dict[st
     found: dict[str, float] = {}
     others = replace(case, original=controls)
     index = SightingIndex(case.release)
-    theirs = _likeness(others, seed, _nothing) | _sighted(others, index, seed, _nothing)
+    theirs = likeness_exposures(others, np.random.default_rng([seed, 1]))
+    theirs |= _sighted(others, np.random.default_rng([seed, 2]), index)
     rng = np.random.default_rng([seed, 3])
     known = {count: draw_known(others, count, rng) for count in NEAR_KNOWN}
     seen = {count: (k, index.find(others, k, rng)) for count, k in known.items()}
@@ -201,15 +265,6 @@ def measure_membership(case: Case, seed: int, controls: Trajectories) -> dict[st
         if not name.endswith(_NO_CONTROL) and name.startswith(("exposure", "home")):
             found[f"{name}.control"] = value
     return found | membership(case, others, index, np.random.default_rng([seed, 12]))
-
-
-def _nothing() -> None:
-    return None
-
-
-def _sighted(case: Case, index: SightingIndex, seed: int, done: _Done) -> dict[str, float]:
-    found, seen = sighting_exposures(case, index, np.random.default_rng([seed, 2]), done)
-    return found | home_exposure(case, seen[_HOME_KNOWN])
 
 
 def is_exposure(name: str) -> bool:

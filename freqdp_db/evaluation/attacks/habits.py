@@ -20,17 +20,16 @@ from numba import njit
 from numpy.typing import NDArray
 
 from freqdp_db.engines.ranges import joined, map_ranges
-from freqdp_db.evaluation.attacks.claims import (
-    NEAR_M,
-    AttackScore,
-    best_at_even_odds,
-    boxes_of,
-    pooled,
-    score_levels,
-    until_of,
-)
+from freqdp_db.evaluation.attacks.claims import NEAR_M, Claims
 from freqdp_db.evaluation.attacks.known_samples import Sighted
-from freqdp_db.evaluation.attacks.learning import SPLITS, Features, halves, pooled_halves, trees
+from freqdp_db.evaluation.attacks.learning import (
+    LEAST,
+    SPLITS,
+    Features,
+    chances,
+    cross_test,
+    trees,
+)
 from freqdp_db.evaluation.attacks.relinking import find_runs
 from freqdp_db.evaluation.pair import Case, hours_of_day, on_odd_days, share_of
 from freqdp_db.methods.frequency.counts import Frequencies, count_frequencies
@@ -58,7 +57,6 @@ _MOST_PAIRS, _LARGE = 1_000_000, 100_000
 """Fewer persons are compared with a unit beyond the first; beyond the second, one split has to do."""
 _MOST_TO_LEARN = 200_000
 _TREES = {"max_iter": 80, "min_samples_leaf": 5}
-_THRESHOLDS = (0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05)
 _WEEK = 7
 _VOTING_US = 12 * HOUR_US
 _MOST_VOTERS = 1_000
@@ -362,7 +360,7 @@ def learn_matches(
         first += np.where(mine, np.where(seen, 0.0, said), said / 2).astype(np.float32)
     votes = _votes_of(case, units, matches, first)
     features = np.column_stack([first, votes, matches.features])
-    return _chance(_trained(features, matches.true, mine, rng))
+    return chances(_trained(features, matches.true, mine, rng))
 
 
 def _trained(features: Features, true: Flags, seen: Flags, rng: np.random.Generator) -> Floats:
@@ -370,13 +368,7 @@ def _trained(features: Features, true: Flags, seen: Flags, rng: np.random.Genera
     rows = np.flatnonzero(seen)
     if len(rows) > _MOST_TO_LEARN:
         rows = np.sort(rng.choice(rows, _MOST_TO_LEARN, replace=False))
-    if len(np.unique(true[rows])) < 2:
-        return np.full(len(features), -30.0, np.float32)
     return trees(features[rows], true[rows], **_TREES)(features).astype(np.float32)
-
-
-def _chance(log_odds: Floats) -> Floats:
-    return (1.0 / (1.0 + np.exp(-np.clip(log_odds, -30.0, 30.0)))).astype(np.float32)
 
 
 def _votes_of(case: Case, units: Units, matches: Matches, first: Floats) -> Floats:
@@ -386,7 +378,7 @@ def _votes_of(case: Case, units: Units, matches: Matches, first: Floats) -> Floa
     parts = map_ranges(
         _votes, matches.offsets, matches.offsets, release.trajectories.at[head],
         release.trajectories.at[tail], release.x[head], release.y[head], release.x[tail],
-        release.y[tail], _chance(first),
+        release.y[tail], chances(first),
     )  # fmt: skip
     (votes,) = joined(parts)
     best = np.full(len(units), -np.inf, np.float32)
@@ -427,41 +419,14 @@ def _votes(first, last, offsets, begin, end, bx, by, ex, ey, chance):  # type: i
     return (found,)
 
 
-@njit(nogil=True, cache=True)
-def _claim_units(  # type: ignore[no-untyped-def]
-    first, last, match_offsets, persons, asked, unit, chance, unit_offsets, sample, offsets, ux, uy,
-    ut, known, x, y, at, boxes, until, thresholds,
-):  # fmt: skip
-    found = np.full((last - first, len(thresholds)), np.nan)
-    right = np.full((last - first, len(thresholds)), np.nan)
-    for n in range(first, last):
-        if not asked[n]:
-            continue
-        size = 0
-        for k in range(match_offsets[n], match_offsets[n + 1]):
-            if chance[k] >= thresholds[-1]:
-                size += unit_offsets[unit[k] + 1] - unit_offsets[unit[k]]
-        claim, worth, m = np.empty(size, np.int64), np.empty(size, np.float32), 0
-        for k in range(match_offsets[n], match_offsets[n + 1]):
-            if chance[k] >= thresholds[-1]:
-                for i in range(unit_offsets[unit[k]], unit_offsets[unit[k] + 1]):
-                    claim[m], worth[m] = sample[i], chance[k]
-                    m += 1
-        found[n - first], right[n - first] = score_levels(
-            persons[n], offsets, ux, uy, ut, known, claim, worth, thresholds, x, y, at, boxes, until
-        )
-    return found, right
-
-
 def habit_exposures(case: Case, rng: np.random.Generator) -> dict[str, float]:
     """`exposure.habits`, and `habits`: the share of units whose likeliest person made them.
 
     Of odd days: the even ones are what the attacker has. Nothing where all samples are nobody's, or where
     trajectories are several objects'.
     """
-    release = case.release
     even = ~on_odd_days(case.original.at, case.timezone)
-    if (release.owners < 0).all() or not even.any() or even.all():
+    if (case.release.owners < 0).all() or not even.any() or even.all():
         return {}
     units = find_units(case)
     persons = np.flatnonzero(np.bincount(case.original.owner[even], minlength=len(case)) > 0)
@@ -469,51 +434,36 @@ def habit_exposures(case: Case, rng: np.random.Generator) -> dict[str, float]:
     if not len(units) or len(persons) < 2:
         return {}
     matches = find_matches(case, units, persons)
-    scores: list[list[AttackScore]] = []
-    tested, hits = [], []
+    hits = []
+
+    def claims_by(learn: Flags, attack: Flags) -> dict[str, Claims]:
+        chance = learn_matches(case, units, matches, learn[persons], rng)
+        hits.append(_accuracy(units, matches, chance, attack))
+        who = persons[matches.person]
+        likely = np.flatnonzero((chance >= LEAST) & attack[who])
+        claims = Claims.of_groups(
+            len(case),
+            who[likely],
+            matches.unit[likely],
+            chance[likely],
+            units.offsets,
+            units.sample,
+        )
+        return {"exposure.habits": claims}
+
     splits = SPLITS if len(matches.unit) <= _LARGE else 1
-    for learn in halves(len(persons), rng, splits):
-        chance = learn_matches(case, units, matches, learn, rng)
-        scores.append(_score(case, units, matches, persons, chance, ~learn, even))
-        tested.append(~learn)
-        hits.append(_accuracy(units, matches, persons, chance, ~learn))
-    named = best_at_even_odds(
-        "exposure.habits",
-        [pooled(level) for level in zip(*scores, strict=True)],
-        pooled_halves(tested),
-    )
-    return named | {"habits": float(np.mean(hits))}
+    found = cross_test(case, persons, {"exposure.habits": even}, claims_by, rng, splits)
+    return found | {"habits": float(np.mean(hits))}
 
 
-def _score(
-    case: Case,
-    units: Units,
-    matches: Matches,
-    persons: Ints,
-    chance: Floats,
-    asked: Flags,
-    known: Flags,
-) -> list[AttackScore]:
-    release = case.release
-    parts = map_ranges(
-        _claim_units, matches.offsets, matches.offsets, persons, asked, matches.unit, chance,
-        units.offsets, units.sample, case.original.offsets, case.judged_x, case.judged_y,
-        case.original.at, known,
-        release.x, release.y, release.true_at, boxes_of(release), until_of(release),
-        np.array(_THRESHOLDS),
-    )  # fmt: skip
-    found, right = joined(parts)
-    return [AttackScore(f[asked], r[asked]) for f, r in zip(found.T, right.T, strict=True)]
-
-
-def _accuracy(units: Units, matches: Matches, persons: Ints, chance: Floats, asked: Flags) -> float:
+def _accuracy(units: Units, matches: Matches, chance: Floats, attack: Flags) -> float:
     """Of the units of these persons: those whose likeliest person of all is the right one."""
     order = np.lexsort((chance, matches.unit))
     last = np.ones(len(order), np.bool_)
     last[:-1] = np.diff(matches.unit[order]) > 0
     right = np.zeros(len(units), np.bool_)
     right[matches.unit[order[last]]] = matches.true[order[last]]
-    return share_of(right, np.isin(units.owner, persons[asked]))
+    return share_of(right, (units.owner >= 0) & attack[units.owner])
 
 
 def resting_place(side: Trajectories, timezone: str) -> Ids:

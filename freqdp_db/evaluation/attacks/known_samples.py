@@ -11,7 +11,6 @@ some time before and after.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -23,11 +22,11 @@ from freqdp_db.evaluation.attacks.claims import (
     NEAR_M,
     NEAR_US,
     AttackScore,
+    Claims,
     best_at_even_odds,
     boxes_of,
-    score_levels,
+    score_claims,
     score_picks,
-    until_of,
 )
 from freqdp_db.evaluation.pair import Case, Pair, ReleaseSeen, share_of
 from freqdp_db.evaluation.utility import numbered_cells
@@ -268,7 +267,7 @@ class SightingIndex:
         else:
             parts = map_ranges(
                 _contain, known.offsets, known.offsets, x, y, at, side.offsets, side.at,
-                boxes_of(release), release.areas.until, chance,
+                boxes_of(release)[0], release.areas.until, chance,
             )  # fmt: skip
         return Sighted(*joined(parts))
 
@@ -471,12 +470,9 @@ def absent_from(others: Trajectories, side: Trajectories, owner: Ids) -> Flags:
 
 
 def sighting_exposures(
-    case: Case,
-    index: SightingIndex,
-    rng: np.random.Generator,
-    done: Callable[[], None] = lambda: None,
+    case: Case, index: SightingIndex, rng: np.random.Generator
 ) -> tuple[dict[str, float], dict[int, Sighted]]:
-    """`exposure.x.<k>`, and what was seen. `done` is called after each of them."""
+    """`exposure.x.<k>`, and what was seen."""
     found: dict[str, float] = {}
     seen: dict[int, Sighted] = {}
     for count in KNOWN_SAMPLES:
@@ -484,30 +480,22 @@ def sighting_exposures(
         seen[count] = index.find(case, known, rng)
         score = score_picks(case, seen[count].pick, known.flags(case.original.samples))
         found |= score.named(f"exposure.x.{count}")
-        done()
     return found, seen
 
 
 @njit(nogil=True, cache=True)
-def _claim_near(  # type: ignore[no-untyped-def]
-    first, last, offsets, ux, uy, ut, known, known_offsets, where, trajectory, begins, x, y, at,
-    true_at, boxes, until, windows,
-):  # fmt: skip
-    """Shares found and right of each object's claim, for each window."""
-    found = np.empty((last - first, len(windows)))
-    right = np.empty((last - first, len(windows)))
+def _claim_near(first, last, known_offsets, where, trajectory, begins, at):  # type: ignore[no-untyped-def]
+    """All of the trajectories that hold known samples, by how near each sample is in time to one."""
+    lengths = np.zeros(last - first, np.int64)
     for u in range(first, last):
-        seen = where[known_offsets[u] : known_offsets[u + 1]]
-        seen = np.sort(seen[seen >= 0])
-        samples = 0
-        for k in range(len(seen)):
-            t = trajectory[seen[k]]
-            if k == 0 or trajectory[seen[k - 1]] != t:
-                samples += begins[t + 1] - begins[t]
-        claim, worth, n = np.empty(samples, np.int64), np.empty(samples, np.int64), 0
+        held = np.unique(trajectory[_seen(known_offsets, where, u)])
+        for t in held:
+            lengths[u - first] += begins[t + 1] - begins[t]
+    claim, worth, n = np.empty(lengths.sum(), np.int64), np.empty(lengths.sum()), 0
+    for u in range(first, last):
+        seen = _seen(known_offsets, where, u)
         k = 0
         while k < len(seen):
-            # all of a trajectory, by how far each sample is from the nearest that is known
             t = trajectory[seen[k]]
             for i in range(begins[t], begins[t + 1]):
                 while (
@@ -520,24 +508,24 @@ def _claim_near(  # type: ignore[no-untyped-def]
                 n += 1
             while k < len(seen) and trajectory[seen[k]] == t:
                 k += 1
-        found[u - first], right[u - first] = score_levels(
-            u, offsets, ux, uy, ut, known, claim, worth, -windows, x, y, true_at, boxes, until
-        )
-    return found, right
+    return lengths, claim, worth
+
+
+@njit(nogil=True, cache=True)
+def _seen(known_offsets, where, u):  # type: ignore[no-untyped-def]
+    """The released samples that the known ones of an object are taken for, in order."""
+    seen = where[known_offsets[u] : known_offsets[u + 1]]
+    return np.sort(seen[seen >= 0])
 
 
 def near_exposures(
-    case: Case,
-    seen: dict[int, tuple[KnownSamples, Sighted]],
-    rng: np.random.Generator,
-    done: Callable[[], None] = lambda: None,
+    case: Case, seen: dict[int, tuple[KnownSamples, Sighted]], rng: np.random.Generator
 ) -> dict[str, float]:
-    """`exposure.near.<p>`: the best window at even odds. `done` is called after each of them."""
+    """`exposure.near.<p>`: the best window at even odds."""
     half = (rng.permutation(len(case)) < len(case) // 2).astype(np.int32)
     found: dict[str, float] = {}
     for count, (known, sighted) in seen.items():
         found |= best_at_even_odds(f"exposure.near.{count}", near_known(case, known, sighted), half)
-        done()
     return found
 
 
@@ -547,10 +535,10 @@ def near_known(
     """What it is worth to claim, for each known sample, what its trajectory has near it in time."""
     release, side = case.release, case.release.trajectories
     parts = map_ranges(
-        _claim_near, case.original.offsets, case.original.offsets, case.judged_x, case.judged_y,
-        case.original.at, known.flags(case.original.samples), known.offsets, sighted.where,
-        release.trajectory, side.offsets, release.x, release.y, side.at,
-        release.true_at, boxes_of(release), until_of(release), np.array(windows, np.int64),
+        _claim_near, known.offsets, known.offsets, sighted.where, release.trajectory, side.offsets,
+        side.at,
     )  # fmt: skip
-    found, right = joined(parts)
-    return [AttackScore(f, r) for f, r in zip(found.T, right.T, strict=True)]
+    lengths, sample, worth = joined(parts)
+    claims = Claims(offsets_from(lengths), sample, worth)
+    levels = [-float(window) for window in windows]
+    return score_claims(case, claims, levels, known.flags(case.original.samples))

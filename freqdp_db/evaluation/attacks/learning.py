@@ -1,28 +1,42 @@
-"""What the learning attackers share: objects dealt into halves, and gradient-boosted trees.
+"""What the learning attackers share: objects dealt into halves, gradient-boosted trees, thresholds.
 
 Trees learn on one half of the objects and are tested on the other, then the other way round, for each
-of a few splits: no object is ever attacked by what was learnt from itself.
+of a few splits: no object is ever attacked by what was learnt from itself. An attacker claims what is
+likely enough; of the thresholds at which claims are right at least every second time, the best counts.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from freqdp_db.engines.ranges import cores
-from freqdp_db.evaluation.attacks.claims import Shares
-from freqdp_db.model.arrays import Flags, Ids
+from freqdp_db.evaluation.attacks.claims import (
+    AttackScore,
+    Claims,
+    Shares,
+    best_at_even_odds,
+    score_claims,
+)
+from freqdp_db.evaluation.pair import Case
+from freqdp_db.model.arrays import Flags, Ints
 
 Features = NDArray[np.float32]
 Scorer = Callable[[Features], Shares]
 _TREES = {"max_iter": 60, "max_depth": 4, "learning_rate": 0.2, "l2_regularization": 1.0}
 _FEW_ROWS = 20_000
 """Up to so many, threads cost more than they gain."""
+_HIGHEST = 30.0
+"""Log odds beyond this are certain."""
 SPLITS = 2
 """Of the objects, each into two halves."""
+THRESHOLDS = (0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05)
+LEAST = THRESHOLDS[-1]
 
 
 def halves(objects: int, rng: np.random.Generator, splits: int = SPLITS) -> list[Flags]:
@@ -34,35 +48,79 @@ def halves(objects: int, rng: np.random.Generator, splits: int = SPLITS) -> list
     return found
 
 
-def trees(features: Features, answer: Flags, **settings: float) -> Scorer:
-    """Gradient-boosted trees that learn `answer`: what gives the log odds of yes.
+def cross_test(
+    case: Case,
+    objects: Ints,
+    known: Mapping[str, Flags],
+    claims_by: Callable[[Flags, Flags], Mapping[str, Claims]],
+    rng: np.random.Generator,
+    splits: int = SPLITS,
+) -> dict[str, float]:
+    """What attackers learn of some objects, each by what was learnt from the other half of them.
 
-    They learn in one thread with a fixed seed: the same data give the same trees.
+    known: of each metric, original samples that its attacker has.
+    claims_by: of objects to learn from, and objects to attack: the claims of each attacker, worth their
+    chances.
+    """
+    scores: dict[str, list[list[AttackScore]]] = {name: [] for name in known}
+    half = []
+    for number, part in enumerate(halves(len(objects), rng, splits)):
+        learn, attack = np.zeros((2, len(case)), np.bool_)
+        learn[objects[part]], attack[objects[~part]] = True, True
+        for name, claims in claims_by(learn, attack).items():
+            scores[name].append(score_claims(case, claims, THRESHOLDS, known[name], attack))
+        half += [number] * int(attack.sum())
+    found: dict[str, float] = {}
+    for name, of_halves in scores.items():
+        levels = [
+            AttackScore(
+                np.concatenate([score.found for score in level]),
+                np.concatenate([score.right for score in level]),
+            )
+            for level in zip(*of_halves, strict=True)
+        ]
+        found |= best_at_even_odds(name, levels, np.array(half, np.int32))
+    return found
+
+
+def trees(features: Features, answer: Flags, **settings: float) -> Scorer:
+    """Gradient-boosted trees that learn `answer`: what gives the log odds of yes, from -30 to 30.
+
+    They learn in one thread with a fixed seed: the same data give the same trees. Where all answers are the
+    same, that is the answer to everything.
     """
     from sklearn.ensemble import HistGradientBoostingClassifier
     from threadpoolctl import ThreadpoolController
 
+    if len(np.unique(answer)) < 2:
+        always = _HIGHEST if answer.any() else -_HIGHEST
+        return lambda asked: np.full(len(asked), always)
     # a column without any number cannot be binned, and says nothing
     said = np.flatnonzero(~np.isnan(features).all(axis=0))
     model = HistGradientBoostingClassifier(
         **(_TREES | settings), early_stopping=False, random_state=0
     )
     threads = ThreadpoolController()
-    with threads.limit(limits=1), warnings.catch_warnings():
-        # joblib counts cores although one thread is asked for, and warns where it cannot
-        warnings.filterwarnings("ignore", "Could not find the number of physical cores")
+    with _at_most(1, threads):
         model.fit(features[:, said], answer)
 
     def score(asked: Features) -> Shares:
-        few = len(asked) <= _FEW_ROWS
-        with threads.limit(limits=1 if few else cores()), warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Could not find the number of physical cores")
-            odds: Shares = model.decision_function(asked[:, said])
-        return odds
+        if not len(asked):
+            return np.zeros(0)
+        with _at_most(1 if len(asked) <= _FEW_ROWS else cores(), threads):
+            return np.clip(model.decision_function(asked[:, said]), -_HIGHEST, _HIGHEST)
 
     return score
 
 
-def pooled_halves(test: list[Flags]) -> Ids:
-    """Of each score in `found[test]` of every half, one after the other: which half it is of."""
-    return np.repeat(np.arange(len(test)), [int(t.sum()) for t in test]).astype(np.int32)
+@contextmanager
+def _at_most(number: int, threads: Any) -> Iterator[None]:
+    with threads.limit(limits=number), warnings.catch_warnings():
+        # joblib counts cores although one thread is asked for, and warns where it cannot
+        warnings.filterwarnings("ignore", "Could not find the number of physical cores")
+        yield
+
+
+def chances(log_odds: NDArray[np.floating]) -> Features:
+    """Probabilities of log odds."""
+    return (1.0 / (1.0 + np.exp(-log_odds))).astype(np.float32)

@@ -13,13 +13,11 @@ is known how long before or after it is, how many marks and samples lie between,
 empty between, and how often it occurs.
 
 Gradient-boosted trees that learnt from half of the objects give the chances. He claims the samples of all
-marks with a chance above a threshold. Of the thresholds at which claims are right at least every second
-time, the best counts.
+marks with a chance above a threshold.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -27,28 +25,18 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from freqdp_db.engines.ranges import joined, map_each, map_ranges
-from freqdp_db.evaluation.attacks.claims import (
-    AttackScore,
-    best_at_even_odds,
-    boxes_of,
-    pooled,
-    right_ones,
-    score_levels,
-    until_of,
-)
+from freqdp_db.engines.ranges import joined, map_each
+from freqdp_db.evaluation.attacks.claims import Claims, right_ones
 from freqdp_db.evaluation.attacks.known_samples import (
     SightingIndex,
     draw_known,
     held_samples,
 )
-from freqdp_db.evaluation.attacks.learning import halves, pooled_halves, trees
+from freqdp_db.evaluation.attacks.learning import LEAST, Scorer, chances, cross_test, trees
 from freqdp_db.evaluation.pair import Case, ReleaseSeen
 from freqdp_db.model.arrays import Flags, Ints, Metres, offsets_of
-from freqdp_db.model.kernels import stable_order
 
 TRACKED = (1, 10)
-_THRESHOLDS = (0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05)
 _CELL_M = 500.0
 _FASTEST_M_S = 35.0
 _FARTHEST_M = 6_000.0
@@ -331,7 +319,7 @@ class Guide:
     """What was learnt of how objects go on."""
 
     ticks: int
-    score: Callable[[Floats], NDArray[np.float64]]
+    score: Scorer
 
 
 def learn_ways(marks: Marks, ways: Ways, learn: Flags, rng: np.random.Generator) -> Guide | None:
@@ -351,23 +339,15 @@ def learn_ways(marks: Marks, ways: Ways, learn: Flags, rng: np.random.Generator)
     return Guide(ticks, trees(told[there], right, **_TREES))
 
 
-@dataclass(frozen=True)
-class Claimed:
-    """Marks that objects are taken to have been at, and how likely that is."""
-
-    who: Ints
-    mark: Ints
-    likely: Floats
-
-
-def follow(marks: Marks, guide: Guide | None, who: Ints, mark: Ints) -> Claimed:
+def follow(marks: Marks, guide: Guide | None, who: Ints, mark: Ints) -> tuple[Ints, Ints, Floats]:
     """From known marks both ways, step by step, all at once; without a guide, nowhere.
 
-    Who comes to another known mark of the same object stops: from there it is followed anyway.
+    Who comes to another known mark of the same object stops: from there it is followed anyway. Returns
+    objects, marks that they are taken to have been at, and how likely that is.
     """
     steps = [(who, mark, np.ones(len(who), np.float32))]
     if guide is None:
-        return Claimed(*steps[0])
+        return steps[0]
     places = len(marks.key)
     known = np.unique(who * places + mark)
     who, way = np.tile(who, 2), np.repeat((1, -1), len(who))
@@ -379,37 +359,17 @@ def follow(marks: Marks, guide: Guide | None, who: Ints, mark: Ints) -> Claimed:
         found, told = look_around(marks, walkers, guide.ticks)
         there = found >= 0
         odds = np.zeros(found.shape)
-        if there.any():
-            odds[there] = np.exp(np.clip(guide.score(told[there]), -30.0, 30.0))
+        odds[there] = np.exp(guide.score(told[there]))
         best = odds.argmax(axis=1)
         each = np.arange(len(walkers))
         chance = chance * odds[each, best] / (1.0 + odds.sum(axis=1))
-        on = (chance >= _THRESHOLDS[-1]) & ~np.isin(who * places + found[each, best], known)
+        on = (chance >= LEAST) & ~np.isin(who * places + found[each, best], known)
         following = found[each, best][on]
         walkers = _velocities(marks, walkers.mark[on], following, walkers.way[on])
         who, chance = who[on], chance[on]
         steps.append((who, following, chance.astype(np.float32)))
-    return Claimed(*(np.concatenate(column) for column in zip(*steps, strict=True)))
-
-
-def _follow_all(
-    marks: Marks, guide: Guide | None, known: Sequence[tuple[Ints, Ints]]
-) -> list[Claimed]:
-    """From several sets of known marks (of whom, which) at once: a step costs few as much as many."""
-    objects = max((int(who.max(initial=-1)) + 1 for who, _ in known), default=0)
-    whose = [who + n * objects for n, (who, _) in enumerate(known)]
-    all_of_them = follow(marks, guide, np.concatenate(whose), np.concatenate([m for _, m in known]))
-    found = []
-    for n in range(len(known)):
-        mine = all_of_them.who // max(objects, 1) == n
-        found.append(
-            Claimed(
-                all_of_them.who[mine] - n * objects,
-                all_of_them.mark[mine],
-                all_of_them.likely[mine],
-            )
-        )
-    return found
+    who, mark, likely = (np.concatenate(column) for column in zip(*steps, strict=True))
+    return who, mark, likely
 
 
 (
@@ -485,104 +445,21 @@ def find_stays(marks: Marks, who: Ints, mark: Ints) -> Stays:
     return Stays(owner[chosen], found[chosen], told[chosen])
 
 
-@njit(nogil=True, cache=True)
-def _told_by(first, last, offsets, ux, uy, ut, stay_offsets, mark, mark_offsets, sample, x, y, at):  # type: ignore[no-untyped-def]
-    """Of each mark that may be an object's: whether most of its samples tell where the object was."""
-    boxes, until = np.zeros((0, 4)), np.zeros(0, np.int64)
-    told = np.zeros(stay_offsets[last] - stay_offsets[first], np.bool_)
-    for u in range(first, last):
-        for i in range(stay_offsets[u], stay_offsets[u + 1]):
-            claim = sample[mark_offsets[mark[i]] : mark_offsets[mark[i] + 1]]
-            claim = claim[stable_order(at[claim])]
-            right = right_ones(u, offsets, ux, uy, ut, claim, x, y, at, boxes, until)
-            told[i - stay_offsets[first]] = 2 * right.sum() > len(claim)
-    return (told,)
-
-
 def learn_stays(
     case: Case, marks: Marks, stays: Stays, learn: Flags, rng: np.random.Generator
-) -> Claimed:
-    """Of those that are not learnt from: the marks with their chances."""
-    release = case.release
+) -> Floats:
+    """How likely it is that most samples of each mark tell where its object was."""
     rows = np.flatnonzero(learn[stays.who])
     rows = np.sort(rng.permutation(rows)[:_MOST_MARKS_TO_LEARN])
-    offsets = offsets_of(stays.who[rows], len(case))
-    parts = map_ranges(
-        _told_by, offsets, case.original.offsets, case.judged_x, case.judged_y, case.original.at,
-        offsets, stays.mark[rows], marks.offsets, marks.sample, release.x, release.y,
-        release.true_at,
-    )  # fmt: skip
-    (told,) = joined(parts)
-    others = np.flatnonzero(~learn[stays.who])
-    # where all of them told, or none
-    likely = np.full(len(others), float(told.mean()) if len(told) else 0.0, np.float32)
-    if len(np.unique(told)) == 2 and len(others):
-        score = trees(stays.features[rows], told, **_TREES)
-        odds = np.exp(np.clip(score(stays.features[others]), -30.0, 30.0))
-        likely = (odds / (1.0 + odds)).astype(np.float32)
-    on = likely >= _THRESHOLDS[-1]
-    return Claimed(stays.who[others][on], stays.mark[others][on], likely[on])
-
-
-@njit(nogil=True, cache=True)
-def _claim_marks(  # type: ignore[no-untyped-def]
-    first, last, asked, offsets, ux, uy, ut, known, claim_offsets, mark, likely, mark_offsets, sample,
-    x, y, at, boxes, until, thresholds,
-):  # fmt: skip
-    found = np.full((last - first, len(thresholds)), np.nan)
-    right = np.full((last - first, len(thresholds)), np.nan)
-    for u in range(first, last):
-        if not asked[u]:
-            continue
-        mine = slice(claim_offsets[u], claim_offsets[u + 1])
-        # the likeliest way to each mark
-        order = np.argsort(-likely[mine], kind="mergesort")
-        order = order[stable_order(mark[mine][order])]
-        marks, chances = mark[mine][order], likely[mine][order]
-        size = 0
-        for i in range(len(marks)):
-            if i == 0 or marks[i] != marks[i - 1]:
-                size += mark_offsets[marks[i] + 1] - mark_offsets[marks[i]]
-        claim, worth, k = np.empty(size, np.int64), np.empty(size, np.float32), 0
-        for i in range(len(marks)):
-            if i == 0 or marks[i] != marks[i - 1]:
-                for p in range(mark_offsets[marks[i]], mark_offsets[marks[i] + 1]):
-                    claim[k], worth[k] = sample[p], chances[i]
-                    k += 1
-        found[u - first], right[u - first] = score_levels(
-            u, offsets, ux, uy, ut, known, claim, worth, thresholds, x, y, at, boxes, until
-        )
-    return found, right
-
-
-def score_claims(
-    case: Case, marks: Marks, claimed: Claimed, known: Flags, asked: Flags
-) -> list[AttackScore]:
-    """What the claims are worth at each threshold, for the objects that are asked for."""
-    release = case.release
-    order = np.argsort(claimed.who, kind="stable")
-    parts = map_ranges(
-        _claim_marks, case.original.offsets, asked, case.original.offsets, case.judged_x,
-        case.judged_y, case.original.at, known, offsets_of(claimed.who[order], len(case)),
-        claimed.mark[order], claimed.likely[order], marks.offsets, marks.sample, release.x,
-        release.y, release.true_at, boxes_of(release), until_of(release),
-        np.array(_THRESHOLDS, np.float32),
-    )  # fmt: skip
-    found, right = joined(parts)
-    return [AttackScore(f[asked], r[asked]) for f, r in zip(found.T, right.T, strict=True)]
-
-
-@dataclass(frozen=True)
-class _Seen:
-    """Known samples of all objects, and the marks that hold them."""
-
-    known: Flags
-    who: Ints
-    mark: Ints
-
-    def of(self, objects: Flags) -> tuple[Ints, Ints]:
-        mine = objects[self.who]
-        return self.who[mine], self.mark[mine]
+    if not len(rows):
+        return np.zeros(len(stays.who), np.float32)
+    mark = stays.mark[rows]
+    claims = Claims.of_groups(
+        len(case), stays.who[rows], mark, np.ones(len(rows)), marks.offsets, marks.sample
+    )
+    size = np.diff(marks.offsets)[mark]
+    right = np.add.reduceat(right_ones(case, claims), np.cumsum(size) - size, dtype=np.int64)
+    return chances(trees(stays.features[rows], 2 * right > size, **_TREES)(stays.features))
 
 
 def tracked_exposures(case: Case, rng: np.random.Generator) -> dict[str, float]:
@@ -591,42 +468,42 @@ def tracked_exposures(case: Case, rng: np.random.Generator) -> dict[str, float]:
     if not is_of_points(release) or not release.trajectories.samples:
         return {}
     index, marks, held = SightingIndex(release), find_marks(release), held_samples(case)
-    seen = {}
+    known: dict[str, Flags] = {}
+    seen: list[tuple[Ints, Ints]] = []
     for count in TRACKED:
-        known = draw_known(case, count, rng, held)
-        where = index.find(case, known, rng).where
-        who = np.repeat(np.arange(len(case)), np.diff(known.offsets))[where >= 0]
-        mark = marks.of_sample[where[where >= 0]]
-        seen[count] = _Seen(known.flags(case.original.samples), who, mark)
+        samples = draw_known(case, count, rng, held)
+        where = index.find(case, samples, rng).where
+        who = np.repeat(np.arange(len(case)), np.diff(samples.offsets))[where >= 0]
+        seen.append((who, marks.of_sample[where[where >= 0]]))
+        known[f"exposure.tracked.{count}"] = samples.flags(case.original.samples)
     objects = rng.permutation(np.flatnonzero(case.original.lengths > 0))[:_MOST_OBJECTS]
-    attacked = np.zeros(len(case), np.bool_)
-    attacked[objects] = True
+    attacked = np.isin(np.arange(len(case)), objects)
     ways = Ways.of(case, marks)
-    stays = {count: find_stays(marks, *those.of(attacked)) for count, those in seen.items()}
-    scores: dict[int, list[list[AttackScore]]] = {count: [] for count in TRACKED}
-    tested = []
-    for half in halves(len(objects), rng, splits=1):
-        learn = np.zeros(len(case), np.bool_)
-        learn[objects[half]] = True
-        asked = attacked & ~learn
+    stays = [find_stays(marks, who[attacked[who]], mark[attacked[who]]) for who, mark in seen]
+
+    def claims_by(learn: Flags, attack: Flags) -> dict[str, Claims]:
         guide = learn_ways(marks, ways, learn, rng)
-        followed = _follow_all(marks, guide, [those.of(asked) for those in seen.values()])
-        for (count, those), on_the_way in zip(seen.items(), followed, strict=True):
-            resting = learn_stays(case, marks, stays[count], learn, rng)
-            claimed = together([on_the_way, resting])
-            scores[count].append(score_claims(case, marks, claimed, those.known, asked))
-        tested.append(asked[asked])
-    found: dict[str, float] = {}
-    for count, of_halves in scores.items():
-        levels = [pooled(level) for level in zip(*of_halves, strict=True)]
-        found |= best_at_even_odds(f"exposure.tracked.{count}", levels, pooled_halves(tested))
-    return found
+        # all sets of known samples at once: a step costs few walkers as much as many
+        begin = [
+            (who[attack[who]] + n * len(case), mark[attack[who]])
+            for n, (who, mark) in enumerate(seen)
+        ]
+        on_the_way = follow(
+            marks, guide, *(np.concatenate(column) for column in zip(*begin, strict=True))
+        )
+        found = {}
+        for n, (name, at_rest) in enumerate(zip(known, stays, strict=True)):
+            mine = on_the_way[0] // len(case) == n
+            likely = learn_stays(case, marks, at_rest, learn, rng)
+            on = attack[at_rest.who] & (likely >= LEAST)
+            found[name] = Claims.of_groups(
+                len(case),
+                np.concatenate([on_the_way[0][mine] - n * len(case), at_rest.who[on]]),
+                np.concatenate([on_the_way[1][mine], at_rest.mark[on]]),
+                np.concatenate([on_the_way[2][mine], likely[on]]),
+                marks.offsets,
+                marks.sample,
+            )
+        return found
 
-
-def together(claims: Sequence[Claimed]) -> Claimed:
-    """All of them."""
-    return Claimed(
-        np.concatenate([c.who for c in claims]),
-        np.concatenate([c.mark for c in claims]),
-        np.concatenate([c.likely for c in claims]),
-    )
+    return cross_test(case, objects, known, claims_by, rng, splits=1)

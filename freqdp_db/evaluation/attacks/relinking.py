@@ -13,7 +13,7 @@ most at even odds counts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,21 +21,13 @@ from numba import njit
 from numpy.typing import NDArray
 
 from freqdp_db.engines.ranges import joined, map_each, map_ranges
-from freqdp_db.evaluation.attacks.claims import (
-    AttackScore,
-    best_at_even_odds,
-    boxes_of,
-    pooled,
-    score_levels,
-    until_of,
-)
+from freqdp_db.evaluation.attacks.claims import Claims
 from freqdp_db.evaluation.attacks.known_samples import KnownSamples, Sighted
-from freqdp_db.evaluation.attacks.learning import SPLITS, Features, halves, pooled_halves, trees
+from freqdp_db.evaluation.attacks.learning import LEAST, SPLITS, Features, cross_test, trees
 from freqdp_db.evaluation.attacks.points import is_of_points
 from freqdp_db.evaluation.pair import Case, ReleaseSeen
 from freqdp_db.model.arrays import Flags, Ids, Ints, offsets_of
 from freqdp_db.model.days import HOUR_US
-from freqdp_db.model.kernels import stable_order
 
 _SECOND_US = 1_000_000
 _SOON_US, _LATER_US, _LATEST_US = 150 * _SECOND_US, 600 * _SECOND_US, 14 * HOUR_US
@@ -60,8 +52,7 @@ _MOST_POINTS = 20_000
 """More single samples than this are only followed to the nearest (`points.py`)."""
 _LARGE = 2_000_000
 """With more pairs than this, one split has to do."""
-_THRESHOLDS = (0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05)
-_LEAST = _THRESHOLDS[-1]
+_MOST_HOPS = 1_000
 
 Floats = NDArray[np.float32]
 
@@ -204,24 +195,9 @@ def _keep_best(cost, who, n, new_cost, new):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _find_starts(  # type: ignore[no-untyped-def]
-    first,
-    last,
-    ex,
-    ey,
-    et,
-    ends,
-    sx,
-    sy,
-    st,
-    starts,
-    by_cell,
-    cells,
-    begins,
-    quiet,
-    soon,
-    later,
+    first, last, ex, ey, et, ends, sx, sy, st, starts, by_cell, cells, begins, quiet, soon, later,
     most,
-):
+):  # fmt: skip
     room = (last - first) * _CLASSES * most
     end, start, n = np.empty(room, np.int64), np.empty(room, np.int64), 0
     cost, who = np.empty((_CLASSES, most)), np.empty((_CLASSES, most), np.int64)
@@ -278,16 +254,6 @@ def _find_starts(  # type: ignore[no-untyped-def]
 _LONG_US = 300 * _SECOND_US
 
 
-def run_traits(release: ReleaseSeen, runs: Runs) -> Floats:
-    """Of each run: velocities at its ends, interval, duration, samples, speed, straightness."""
-    side = release.trajectories
-    parts = map_ranges(
-        _run_traits, runs.offsets, runs.offsets, release.x, release.y, side.at
-    )  # fmt: skip
-    (traits,) = joined(parts)
-    return traits
-
-
 @njit(nogil=True, cache=True)
 def _set_velocity(row, k, a, b, x, y, at):  # type: ignore[no-untyped-def]
     seconds = max((at[b] - at[a]) / 1e6, 1.0)
@@ -296,6 +262,7 @@ def _set_velocity(row, k, a, b, x, y, at):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _run_traits(first, last, offsets, x, y, at):  # type: ignore[no-untyped-def]
+    """Of each run: velocities at its ends, interval, duration, samples, speed, straightness."""
     traits = np.zeros((last - first, _TRAITS), np.float32)
     for r in range(first, last):
         row = traits[r - first]
@@ -326,18 +293,6 @@ def _run_traits(first, last, offsets, x, y, at):  # type: ignore[no-untyped-def]
 
 _SEEN = 41
 _RIVALRY = 10
-
-
-def pair_features(
-    release: ReleaseSeen, runs: Runs, traits: Floats, pairs: Pairs, rows: Ints
-) -> Features:
-    """What the release shows of these pairs, without their rivals."""
-    parts = map_each(
-        _pair_features, len(rows), rows, pairs.end, pairs.start, runs.offsets, traits, release.x,
-        release.y, release.trajectories.at, release.quiet_us / 1e6,
-    )  # fmt: skip
-    (features,) = joined(parts)
-    return features
 
 
 @njit(nogil=True, cache=True)
@@ -442,7 +397,13 @@ class Joints:
     """Whether the object of each run goes on in another one."""
 
     def features(self, rows: Ints) -> Features:
-        seen = pair_features(self.release, self.runs, self.traits, self.pairs, rows)
+        """What the release shows of these pairs, and how each ranks among its rivals."""
+        release, pairs = self.release, self.pairs
+        parts = map_each(
+            _pair_features, len(rows), rows, pairs.end, pairs.start, self.runs.offsets, self.traits,
+            release.x, release.y, release.trajectories.at, release.quiet_us / 1e6,
+        )  # fmt: skip
+        (seen,) = joined(parts)
         return np.hstack([seen, self.rivals[rows]])
 
 
@@ -454,7 +415,9 @@ def find_joints(release: ReleaseSeen) -> Joints | None:
     if side.samples > _MOST_POINTS and is_of_points(release):
         return None
     runs = find_runs(release)
-    traits = run_traits(release, runs)
+    (traits,) = joined(
+        map_ranges(_run_traits, runs.offsets, runs.offsets, release.x, release.y, side.at)
+    )
     pairs = find_pairs(release, runs, traits)
     owner = release.owners[runs.first]
     order = np.lexsort((runs.first, release.true_at[runs.first], owner))
@@ -462,16 +425,8 @@ def find_joints(release: ReleaseSeen) -> Joints | None:
     same = (owner[order][1:] == owner[order][:-1]) & (owner[order][1:] >= 0)
     follows[order[:-1][same]] = order[1:][same]
     true: Flags = follows[pairs.end] == pairs.start
-    return Joints(
-        release,
-        runs,
-        traits,
-        pairs,
-        _rivals(release, runs, traits, pairs),
-        owner,
-        true,
-        follows >= 0,
-    )
+    rivals = _rivals(release, runs, traits, pairs)
+    return Joints(release, runs, traits, pairs, rivals, owner, true, follows >= 0)
 
 
 def _rivals(release: ReleaseSeen, runs: Runs, traits: Floats, pairs: Pairs) -> Features:
@@ -522,11 +477,10 @@ def learn_links(joints: Joints, learn: Flags, rng: np.random.Generator) -> Links
         keep = rng.random(len(joints.runs)) < _MOST_TO_LEARN / len(rows)
         rows = rows[keep[pairs.end[rows]]]
     odds = np.zeros(len(pairs), np.float32)
-    if len(np.unique(joints.true[rows])) == 2:
-        score = trees(joints.features(rows), joints.true[rows], **_TREES)
-        for begin in range(0, len(pairs), _CHUNK):
-            part = np.arange(begin, min(begin + _CHUNK, len(pairs)))
-            odds[part] = np.exp(np.clip(score(joints.features(part)), -30.0, 30.0))
+    score = trees(joints.features(rows), joints.true[rows], **_TREES)
+    for begin in range(0, len(pairs), _CHUNK):
+        part = np.arange(begin, min(begin + _CHUNK, len(pairs)))
+        odds[part] = np.exp(score(joints.features(part)))
     return assign(pairs, posteriors(pairs, odds), len(joints.runs))
 
 
@@ -555,7 +509,7 @@ def posteriors(pairs: Pairs, odds: Floats) -> Floats:
 def assign(pairs: Pairs, likely: Floats, runs: int) -> Links:
     """One to one, the likeliest first."""
     order = np.argsort(-likely, kind="stable")
-    order = order[likely[order] >= _LEAST]
+    order = order[likely[order] >= LEAST]
     chosen_after, chosen_before = _assign(order, pairs.end, pairs.start, runs)
     links = Links.none(runs)
     for chosen, other, to, how in (
@@ -577,107 +531,51 @@ def _assign(order, end, start, runs):  # type: ignore[no-untyped-def]
     return after, before
 
 
-@njit(nogil=True, cache=True)
-def claim_linked(  # type: ignore[no-untyped-def]
-    u, known_offsets, where, of, offsets, after, before, likely_after, likely_before, at
-):
-    """What the re-linker claims for an object, in order of time; and how likely it is."""
-    run, likely, n = np.empty(64, np.int64), np.empty(64, np.float64), 0
-    samples = 0
-    for k in range(known_offsets[u], known_offsets[u + 1]):
-        if where[k] < 0:
-            continue
-        for way in range(2):
-            here, product = of[where[k]], 1.0
-            while here >= 0 and product >= _LEAST:
-                if n == len(run):
-                    run = np.append(run, np.empty_like(run))
-                    likely = np.append(likely, np.empty_like(likely))
-                run[n], likely[n] = here, product
-                n += 1
-                if way == 0:
-                    product *= likely_after[here]
-                    here = after[here]
-                else:
-                    product *= likely_before[here]
-                    here = before[here]
-    # the likeliest way to each run
-    order = np.argsort(-likely[:n], kind="mergesort")
-    order = order[stable_order(run[:n][order])]
-    for i in range(n):
-        if i == 0 or run[order[i]] != run[order[i - 1]]:
-            samples += offsets[run[order[i]] + 1] - offsets[run[order[i]]]
-    claim, worth, m = np.empty(samples, np.int64), np.empty(samples), 0
-    for i in range(n):
-        if i == 0 or run[order[i]] != run[order[i - 1]]:
-            for p in range(offsets[run[order[i]]], offsets[run[order[i]] + 1]):
-                claim[m], worth[m] = p, likely[order[i]]
-                m += 1
-    in_time = stable_order(at[claim])
-    return claim[in_time], worth[in_time]
-
-
-@njit(nogil=True, cache=True)
-def _claim_all(  # type: ignore[no-untyped-def]
-    first, last, asked, offsets, ux, uy, ut, known, known_offsets, where, of, run_offsets, after,
-    before, likely_after, likely_before, x, y, at, boxes, until, thresholds,
-):  # fmt: skip
-    found = np.full((last - first, len(thresholds)), np.nan)
-    right = np.full((last - first, len(thresholds)), np.nan)
-    for u in range(first, last):
-        if not asked[u]:
-            continue
-        claim, worth = claim_linked(
-            u, known_offsets, where, of, run_offsets, after, before, likely_after, likely_before, at
-        )
-        found[u - first], right[u - first] = score_levels(
-            u, offsets, ux, uy, ut, known, claim, worth, thresholds, x, y, at, boxes, until
-        )
-    return found, right
-
-
-def score_links(
-    case: Case, runs: Runs, links: Links, known: KnownSamples, sighted: Sighted, asked: Flags
-) -> list[AttackScore]:
-    """What the claims are worth at each threshold, for the objects that are asked for."""
-    release = case.release
-    parts = map_ranges(
-        _claim_all, case.original.offsets, asked, case.original.offsets, case.judged_x, case.judged_y,
-        case.original.at, known.flags(case.original.samples), known.offsets, sighted.where,
-        runs.of, runs.offsets, links.after, links.before, links.likely_after, links.likely_before,
-        release.x, release.y, release.true_at, boxes_of(release), until_of(release), np.array(_THRESHOLDS),
-    )  # fmt: skip
-    found, right = joined(parts)
-    return [AttackScore(f[asked], r[asked]) for f, r in zip(found.T, right.T, strict=True)]
+def claim_linked(
+    runs: Runs, links: Links, known: KnownSamples, sighted: Sighted, attack: Flags
+) -> Claims:
+    """From the runs of known samples both ways, while the product of the posteriors is large enough."""
+    who = np.repeat(np.arange(len(attack)), np.diff(known.offsets))
+    there = (sighted.where >= 0) & attack[who]
+    who, run = who[there], runs.of[sighted.where[there]]
+    steps = [(who, run, np.ones(len(who)))]
+    for to, likely in ((links.after, links.likely_after), (links.before, links.likely_before)):
+        on, here, product = steps[0]
+        for _ in range(_MOST_HOPS):
+            product, here = product * likely[here], to[here]
+            goes_on = (here >= 0) & (product >= LEAST)
+            on, here, product = on[goes_on], here[goes_on], product[goes_on]
+            if not len(on):
+                break
+            steps.append((on, here, product))
+    who, run, worth = (np.concatenate(column) for column in zip(*steps, strict=True))
+    return Claims.of_groups(len(attack), who, run, worth, runs.offsets)
 
 
 def relinked_exposures(
     case: Case,
     joints: Joints | None,
-    seen: dict[int, tuple[KnownSamples, Sighted]],
+    seen: Mapping[int, tuple[KnownSamples, Sighted]],
     rng: np.random.Generator,
-    done: Callable[[], None] = lambda: None,
 ) -> dict[str, float]:
     """`exposure.relink.<p>` and `relink`; nothing where nothing was taken apart."""
     if joints is None:
         return {}
-    scores: dict[int, list[list[AttackScore]]] = {count: [] for count in seen}
-    tested, right = [], []
-    splits = SPLITS if len(joints.pairs) <= _LARGE else 1
-    for learn in halves(len(case), rng, splits):
+    tallies = []
+
+    def claims_by(learn: Flags, attack: Flags) -> dict[str, Claims]:
         links = learn_links(joints, learn, rng)
-        for count, (known, sighted) in seen.items():
-            scores[count].append(score_links(case, joints.runs, links, known, sighted, ~learn))
-        tested.append(~learn)
-        right.append(_tally(joints, links, ~learn))
-        for _ in range(SPLITS // splits):
-            done()
-    half = pooled_halves(tested)
-    found = _named_tallies(right, joints)
-    for count, of_halves in scores.items():
-        levels = [pooled(level) for level in zip(*of_halves, strict=True)]
-        found |= best_at_even_odds(f"exposure.relink.{count}", levels, half)
-    return found
+        tallies.append(_tally(joints, links, attack))
+        return {
+            f"exposure.relink.{count}": claim_linked(joints.runs, links, *what, attack)
+            for count, what in seen.items()
+        }
+
+    samples = case.original.samples
+    known = {f"exposure.relink.{count}": k.flags(samples) for count, (k, _) in seen.items()}
+    splits = SPLITS if len(joints.pairs) <= _LARGE else 1
+    found = cross_test(case, np.arange(len(case)), known, claims_by, rng, splits)
+    return _named_tallies(np.sum(tallies, axis=0), joints) | found
 
 
 def _tally(joints: Joints, links: Links, asked: Flags) -> NDArray[np.int64]:
@@ -697,9 +595,9 @@ def _tally(joints: Joints, links: Links, asked: Flags) -> NDArray[np.int64]:
     )
 
 
-def _named_tallies(tallies: Sequence[NDArray[np.int64]], joints: Joints) -> dict[str, float]:
+def _named_tallies(tallies: NDArray[np.int64], joints: Joints) -> dict[str, float]:
     """`relink`: share of the joints that are found, with its precision; swaps and cuts apart."""
-    swaps, cuts = np.sum(tallies, axis=0)
+    swaps, cuts = tallies
     named = {"relink": swaps + cuts}
     if joints.release.groups is not None and joints.release.pieces:
         named |= {"relink.swap": swaps, "relink.cut": cuts}

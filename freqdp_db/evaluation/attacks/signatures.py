@@ -14,7 +14,6 @@ are measured.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -411,17 +410,8 @@ def pick_by_clock(pair: Pair, rng: np.random.Generator) -> Ints:
     return pick
 
 
-LIKENESSES = len(PROTOCOLS) * (len(KINDS) * 2 + 1)
-"""So many attackers of this kind there are."""
-
-
-def likeness_exposures(
-    case: Case, rng: np.random.Generator, done: Callable[[], None] = lambda: None
-) -> dict[str, float]:
-    """`exposure.s`, `.st`, `.sq` and `.t`: protocols a and b, the ten strongest and all.
-
-    `done` is called after each of them.
-    """
+def likeness_exposures(case: Case, rng: np.random.Generator) -> dict[str, float]:
+    """`exposure.s`, `.st`, `.sq` and `.t`: protocols a and b, the ten strongest and all."""
     found: dict[str, float] = {}
     for protocol in PROTOCOLS:
         pair = case.pair if protocol == "a" else days_apart(case.pair)
@@ -434,7 +424,5 @@ def likeness_exposures(
                 pick, _ = pick_by_cosine(true, shown, dimensions, rng)
                 name = f"exposure.{kind}.{protocol}.{length}"
                 found |= score_picks(case, pick).named(name)
-                done()
         found |= score_picks(case, pick_by_clock(pair, rng)).named(f"exposure.t.{protocol}")
-        done()
     return found

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from freqdp_db.evaluation.attacks.claims import boxes_of, right_ones, until_of
+from freqdp_db.evaluation.attacks.claims import right_ones
 from freqdp_db.evaluation.attacks.known_samples import (
     SightingIndex,
     absent_from,
@@ -371,23 +371,21 @@ def _follow_each(case: Case, chosen: Ints, rng: np.random.Generator) -> list[Fol
         runs, links = joints.runs, learn_links(joints, learn, rng)
     known = draw_known(case, 1, rng, held_samples(case))
     sighted = SightingIndex(release).find(case, known, rng)
-    boxes, until = boxes_of(release), until_of(release)
+    attack = np.zeros(len(case), np.bool_)
+    attack[chosen] = True
+    claims = claim_linked(runs, links, known, sighted, attack)
+    told = right_ones(case, claims)
     found = []
     for u in chosen[known.offsets[chosen + 1] > known.offsets[chosen]]:
         position = known.offsets[u]
         if sighted.where[position] < 0:
             continue
-        claim, likely = claim_linked(
-            u, known.offsets, sighted.where, runs.of, runs.offsets, links.after, links.before,
-            links.likely_after, links.likely_before, release.true_at,
-        )  # fmt: skip
-        away = np.abs(side.at[claim] - side.at[sighted.where[position]])
-        claim = claim[(likely >= _LIKELY) & (away <= _HORIZON_US)]
-        right = right_ones(
-            u, case.original.offsets, case.judged_x, case.judged_y, case.original.at, claim, release.x,
-            release.y, release.true_at, boxes, until,
-        )  # fmt: skip
-        found.append(Followed(int(u), int(known.position[position]), claim, right))
+        mine = np.arange(claims.offsets[u], claims.offsets[u + 1])
+        away = np.abs(side.at[claims.sample[mine]] - side.at[sighted.where[position]])
+        mine = mine[(claims.worth[mine] >= _LIKELY) & (away <= _HORIZON_US)]
+        mine = mine[np.argsort(release.true_at[claims.sample[mine]], kind="stable")]
+        one = Followed(int(u), int(known.position[position]), claims.sample[mine], told[mine])
+        found.append(one)
     return found
 
 
