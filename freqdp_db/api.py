@@ -291,7 +291,7 @@ class Freqdp(PaperVerbs):
         skip_bad: Annotated[bool, Option("Skip unreadable rows and count them.")] = False,
         replace: Replace = False,
         append: Append = False,
-    ) -> "load.LoadedCsv":
+    ) -> "load.LoadedFiles":
         """Load CSV files: say which column is what."""
         from freqdp_db.load import load_csv, mode_of
         from freqdp_db.loading.csvfile import CsvFormat
@@ -1171,23 +1171,16 @@ class Freqdp(PaperVerbs):
         replace: Replace = False,
     ) -> "MatchedDataset":
         """Match a dataset's samples to roads (Newson and Krumm) and write them to a new table."""
-        from freqdp_db.dataset.road_tables import MatchedDataset, RoadTable, match_dataset
+        from freqdp_db.dataset.road_tables import RoadTable, match_dataset
         from freqdp_db.db.names import parse_relation
         from freqdp_db.load import mode_of
 
         table, target = RoadTable.named(roads, map), parse_relation(into, "[[into]]")
         database, row = self._dataset(dataset)
-        progress = self._progress()
-        found = match_dataset(
-            database,
-            row,
-            row.require_build(),
-            table.found(database),
-            target,
-            mode_of(replace),
-            progress,
-        )
-        return MatchedDataset(**vars(found), seconds=progress.seconds)
+        return match_dataset(
+            database, row, row.require_build(), table.found(database), target, mode_of(replace),
+            self._progress(),
+        )  # fmt: skip
 
     # Budgets
 

@@ -48,23 +48,7 @@ from freqdp_db.progress import Progress
 
 @dataclass(frozen=True)
 class LoadedFiles(Document):
-    """Files of a publisher's."""
-
-    table: str
-    rows: int
-    files: int
-    next: str
-
-    def lines(self) -> list[str]:
-        return [
-            f"{self.table}: {self.rows:,} rows from {self.files:,} files.",
-            f"Next: {self.next}",
-        ]
-
-
-@dataclass(frozen=True)
-class LoadedCsv(Document):
-    """CSV files, and how many of their rows could not be read, by reason."""
+    """Samples of files, and how many rows could not be read and were left out, by reason."""
 
     table: str
     rows: int
@@ -143,14 +127,13 @@ def load_csv(
     progress: Progress,
     *,
     skip_bad: bool,
-) -> LoadedCsv:
+) -> LoadedFiles:
     """CSV files, globs or folders; `skip_bad`: unreadable rows are left out and counted, not refused."""
     paths = expand(files, csvfile.ENDINGS)
     comment = "Trajectories from CSV files (freqdp load csv)."
     table = _samples_table(parse_relation(into, "[[into]]"), "text", comment, srid=srid)
     remedy = None if skip_bad else "correct them, or say [[skip_bad]]"
-    rows, skipped = _load_files(database, table, mode, paths, layout, remedy, progress)
-    return LoadedCsv(table.label, rows, len(paths), skipped, _dataset_add(table))
+    return _load_files(database, table, mode, paths, layout, remedy, progress)
 
 
 _FRESH_COPY = "take a fresh copy, or use `freqdp load csv --skip-bad`"
@@ -171,8 +154,7 @@ def load_tdrive(
     paths = csvfile.tdrive_files(folder, limit, min_samples)
     comment = "T-Drive taxis as published (freqdp load tdrive)."
     table = _samples_table(parse_relation(into, "[[into]]"), "int4", comment, key="taxi_id")
-    rows, _ = _load_files(database, table, mode, paths, csvfile.TDRIVE, _FRESH_COPY, progress)
-    return LoadedFiles(table.label, rows, len(paths), _dataset_add(table))
+    return _load_files(database, table, mode, paths, csvfile.TDRIVE, _FRESH_COPY, progress)
 
 
 def load_geolife(
@@ -187,8 +169,7 @@ def load_geolife(
         Column("altitude", "float8", "Altitude in feet; NULL where the publisher has -777."),
         key="user_id",
     )
-    rows, _ = _load_files(database, table, mode, paths, csvfile.GEOLIFE, _FRESH_COPY, progress)
-    return LoadedFiles(table.label, rows, len(paths), _dataset_add(table))
+    return _load_files(database, table, mode, paths, csvfile.GEOLIFE, _FRESH_COPY, progress)
 
 
 def _load_files(
@@ -199,8 +180,8 @@ def _load_files(
     layout: CsvFormat,
     remedy: str | None,
     progress: Progress,
-) -> tuple[int, dict[str, int]]:
-    """Read and load in one transaction: how many rows, and how many were unreadable, by reason.
+) -> LoadedFiles:
+    """Read and load in one transaction.
 
     remedy: of unreadable rows, which are refused with it; None: they are left out.
     """
@@ -222,7 +203,7 @@ def _load_files(
         rows = load_table(session, database.settings, table, mode, chunks(stage.advance))
         if not rows:
             raise BadInput("there is not one readable row in it", remedy="check the files")
-    return rows, bad.counts
+    return LoadedFiles(table.label, rows, len(files), bad.counts, _dataset_add(table))
 
 
 def load_city(

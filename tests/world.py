@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -93,6 +94,15 @@ def same_rows(url: str, one: str, other: str) -> bool:
 
 def value(url: str, statement: str, *values: Any) -> Any:
     ((found,),) = query(url, statement, *values)
+    return found
+
+
+def wait_for(done: Callable[[], Any], what: str) -> Any:
+    """Until it gives something that is true."""
+    deadline = time.monotonic() + 60
+    while not (found := done()):
+        assert time.monotonic() < deadline, f"waited for {what}"
+        time.sleep(0.02)
     return found
 
 

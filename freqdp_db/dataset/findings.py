@@ -19,101 +19,22 @@ from freqdp_db.errors import Remark
 from freqdp_db.methods.kinds import LonLatArea, Outline, box_of
 from freqdp_db.model.arrays import Ints, Metres
 
-# Where time zones are: a coarse map of the inhabited world that most machines have already.
-#
-# The list `zone.tab` of the time zone database has a town for each zone. Where it is missing, nothing
-# is known, and a build says less about its extent.
-
-
+_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 _EARTH_KM = 6371.0
-_COORDINATES = re.compile(r"([+-])(\d{2})(\d{2})(\d{2})?([+-])(\d{3})(\d{2})(\d{2})?")
-_LAST_TOWN_LATITUDE = 72.0
-_FAR_KM = 250.0
+_NEAR_KM, _FAR_KM = 100.0, 250.0
 _NEARER = 3.0
 """How many times nearer a swapped position has to be before it is believed."""
-
-LonLat = tuple[float, float]
-
-
-@cache
-def towns() -> dict[str, LonLat]:
-    """The zones by name, each with a town's longitude and latitude; empty if there is no list."""
-    found = {}
-    for line in _list().splitlines():
-        if not line.startswith("#") and len(parts := line.split("\t")) >= 3:
-            found[parts[2]] = _degrees(parts[1])
-    return found
-
-
-def _list() -> str:
-    for folder in zoneinfo.TZPATH:
-        path = Path(folder) / "zone.tab"
-        if path.is_file():
-            return path.read_text("utf-8")
-    try:
-        return (importlib.resources.files("tzdata") / "zoneinfo" / "zone.tab").read_text("utf-8")
-    except (ModuleNotFoundError, FileNotFoundError):
-        return ""
-
-
-def _degrees(text: str) -> LonLat:
-    """ISO 6709: +5050+00420 is 4.33 east, 50.83 north."""
-    match = _COORDINATES.fullmatch(text)
-    assert match is not None, text
-    values = []
-    for sign, degrees, minutes, seconds in (match.groups()[4:], match.groups()[:4]):
-        size = int(degrees) + int(minutes) / 60 + int(seconds or 0) / 3600
-        values.append(-size if sign == "-" else size)
-    return values[0], values[1]
-
-
-def distance_km(one: LonLat, other: LonLat) -> float:
-    """Along a great circle."""
-    (a, b), (c, d) = (map(math.radians, p) for p in (one, other))
-    h = math.sin((d - b) / 2) ** 2 + math.cos(b) * math.cos(d) * math.sin((c - a) / 2) ** 2
-    return 2 * _EARTH_KM * math.asin(math.sqrt(min(h, 1.0)))
-
-
-def nearest_town(place: LonLat) -> tuple[str, float] | None:
-    """The zone whose town is nearest, and how far it is."""
-    found = [(distance_km(place, town), name) for name, town in towns().items()]
-    return (min(found)[1], min(found)[0]) if found else None
-
-
-def looks_swapped(place: LonLat, timezone: str) -> str | None:
-    """Why longitude and latitude look swapped, in words; None if they do not."""
-    back = place[1], place[0]
-    if abs(back[1]) > _LAST_TOWN_LATITUDE:
-        return None
-    if timezone in towns():
-        here, there = (distance_km(p, towns()[timezone]) for p in (place, back))
-        from_what = name = timezone
-    else:
-        nearest, other = nearest_town(place), nearest_town(back)
-        if nearest is None or other is None:
-            return None
-        (from_what, here), (name, there) = nearest, other
-    if here > _FAR_KM and here > _NEARER * there:
-        return (
-            f"the middle of the data lies {here:,.0f} km from {from_what}; the other way round it "
-            f"would lie {there:,.0f} km from {name}"
-        )
-    return None
-
-
-_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
+_LAST_TOWN_LATITUDE = 72.0
 _FAR_DEGREES = 6.0
 _MUCH, _TIMES_ITS_PART = 0.25, 5
 """An object with so large a share of all samples, and so many times its part, is one too many."""
-_TAIL = 0.005
-"""Of the samples, so many may lie outside on each side of what is called most of them."""
-_NEAR_KM = 100.0
 _NO_REGION = (
     "This is read from the data: a [[region]] for a guarantee for persons must not be "
     "taken from it."
 )
 _LATITUDE_NAMES = {"lat", "latitude", "y"}
 _LONGITUDE_NAMES = {"lon", "lng", "long", "longitude", "x"}
+_ISO_6709 = re.compile(r"([+-])(\d{2})(\d{2})(\d{2})?([+-])(\d{3})(\d{2})(\d{2})?")
 
 
 @dataclass(frozen=True)
@@ -126,16 +47,10 @@ class RoundedBox:
     north: float
 
     @classmethod
-    def around(cls, west: float, south: float, east: float, north: float) -> RoundedBox:
-        least = (math.floor(round(100 * v, 6)) / 100 for v in (west, south))
-        most = (math.ceil(round(100 * v, 6)) / 100 for v in (east, north))
+    def around(cls, lon: Metres, lat: Metres) -> RoundedBox:
+        least = (math.floor(round(100 * float(side.min()), 6)) / 100 for side in (lon, lat))
+        most = (math.ceil(round(100 * float(side.max()), 6)) / 100 for side in (lon, lat))
         return cls(*least, *most)
-
-    def much_wider(self, other: RoundedBox) -> bool:
-        """Whether it is more than twice as wide or as high."""
-        return self.east - self.west > 2 * (other.east - other.west) or (
-            self.north - self.south > 2 * (other.north - other.south)
-        )
 
     def __str__(self) -> str:
         return (
@@ -150,8 +65,6 @@ class Findings:
 
     extent: RoundedBox | None
     """None: no place can be told in degrees."""
-    most: RoundedBox | None
-    """Where all but one in a hundred lie, on each axis."""
     near: str | None
     """The time zone whose town is nearest to the middle, if the machine has a list of them."""
     near_km: float | None
@@ -165,21 +78,14 @@ class Findings:
 
     def lines(self) -> list[str]:
         """In words."""
-        near = ""
-        if self.near is not None and self.near_km is not None:
-            town = self.near.rpartition("/")[2].replace("_", " ")
-            far = f", {self.near_km:,.0f} km from {town}"
-            near = far if self.near_km > _NEAR_KM else f", near {town}"
         where = "Where: nothing can be told in degrees."
-        if self.extent is not None and self.most is not None:
-            where = f"Where: {self.extent}{near}."
-            if self.extent.much_wider(self.most):
-                where = (
-                    f"Where: 99 of 100 samples at {self.most} (each by itself){near}; "
-                    f"all: {self.extent}."
-                )
-            if not self.region_declared:
-                where += f" {_NO_REGION}"
+        if self.extent is not None:
+            near = ""
+            if self.near is not None and self.near_km is not None:
+                far = "near" if self.near_km <= _NEAR_KM else f"{self.near_km:,.0f} km from"
+                near = f", {far} " + self.near.rpartition("/")[2].replace("_", " ")
+            region = "" if self.region_declared else f" {_NO_REGION}"
+            where = f"Where: {self.extent}{near}.{region}"
         when = f"When: {self.first_at:%Y-%m-%d %H:%M} to {self.last_at:%Y-%m-%d %H:%M} UTC."
         if self.epoch_unit is not None:
             when += f" Numbers were read as {self.epoch_unit} since 1970."
@@ -241,44 +147,77 @@ def look_at(
     """
     known = within(lon, lat, (360.0, 90.0))
     lon, lat, count = lon[known], lat[known], count[known]
-    extent = most = town = None
-    about_places: list[str] = []
+    extent = town = far_km = None
+    warnings: list[str] = []
     if count.any():
-        west, middle_lon, east = _quantiles(lon, count)
-        south, middle_lat, north = _quantiles(lat, count)
-        middle = middle_lon, middle_lat
-        extent = RoundedBox.around(
-            float(lon.min()), float(lat.min()), float(lon.max()), float(lat.max())
-        )
-        most = RoundedBox.around(west, south, east, north)
-        town = nearest_town(middle)
-        about_places = [
-            *_swapped(middle, timezone, columns),
-            *_outside(lon, lat, count, region),
-            *_far(lon, lat, count, utm_srid),
-        ]
+        middle = _median(lon, count), _median(lat, count)
+        extent = RoundedBox.around(lon, lat)
+        town, far_km = _nearest_town(middle) or (None, None)
+        warnings += _swapped(middle, timezone, columns)
+        warnings += _outside(lon, lat, count, region)
+        warnings += _far(lon, lat, count, utm_srid)
+    warnings += [*_strange_times(times, epoch_unit), *_one_of_all(lengths)]
     first, last = (_EPOCH + timedelta(microseconds=us) for us in (times.first, times.last))
-    warnings = [*about_places, *_strange_times(times, epoch_unit), *_one_of_all(lengths)]
+    remarks = [Remark(warning) for warning in warnings]
     return Findings(
-        extent,
-        most,
-        None if town is None else town[0],
-        None if town is None else town[1],
-        first,
-        last,
-        epoch_unit,
-        [Remark(warning) for warning in warnings],
-        region is not None,
+        extent, town, far_km, first, last, epoch_unit, remarks, region_declared=region is not None
     )
 
 
-def _quantiles(values: Metres, count: Ints) -> tuple[float, float, float]:
-    """Where most begin, the middle, and where most end; each value counts as often as it is met."""
+def _median(values: Metres, count: Ints) -> float:
+    """Each value counts as often as it is met."""
     order = np.argsort(values)
-    share = np.cumsum(count[order]) / count.sum()
-    at = [int(np.searchsorted(share, q)) for q in (_TAIL, 0.5, 1 - _TAIL)]
-    begin, middle, end = (float(values[order[min(i, len(order) - 1)]]) for i in at)
-    return begin, middle, end
+    met = np.cumsum(count[order])
+    return float(values[order[np.searchsorted(met / met[-1], 0.5)]])
+
+
+# Where time zones are: a coarse map of the inhabited world that most machines have already.
+
+
+@cache
+def _towns() -> tuple[list[str], Metres, Metres]:
+    """The zones of the list `zone.tab`, with longitudes and latitudes of a town each; none: no list."""
+    files = [Path(folder) / "zone.tab" for folder in zoneinfo.TZPATH]
+    found = [path.read_text("utf-8") for path in files if path.is_file()]
+    try:
+        found.append(
+            (importlib.resources.files("tzdata") / "zoneinfo" / "zone.tab").read_text("utf-8")
+        )
+    except (ModuleNotFoundError, FileNotFoundError):
+        found.append("")
+    rows = [line.split("\t") for line in found[0].splitlines() if not line.startswith("#")]
+    places = np.array([_degrees(row[1]) for row in rows]).reshape(-1, 2)
+    return [row[2] for row in rows], places[:, 0], places[:, 1]
+
+
+def _degrees(text: str) -> tuple[float, float]:
+    """ISO 6709: +5050+00420 is 4.33 east, 50.83 north."""
+    match = _ISO_6709.fullmatch(text)
+    assert match is not None, text
+    values = []
+    for sign, degrees, minutes, seconds in (match.groups()[4:], match.groups()[:4]):
+        size = int(degrees) + int(minutes) / 60 + int(seconds or 0) / 3600
+        values.append(-size if sign == "-" else size)
+    return values[0], values[1]
+
+
+def _nearest_town(
+    place: tuple[float, float], timezone: str | None = None
+) -> tuple[str, float] | None:
+    """The zone whose town is nearest, and how far that is along a great circle, in km.
+
+    timezone: this one, if there is a town for it.
+    """
+    names, *towns = _towns()
+    if not names:
+        return None
+    lon, lat = (np.radians(side) for side in towns)
+    own_lon, own_lat = map(math.radians, place)
+    bent = np.sin((lat - own_lat) / 2) ** 2
+    bent += math.cos(own_lat) * np.cos(lat) * np.sin((lon - own_lon) / 2) ** 2
+    away = 2 * _EARTH_KM * np.arcsin(np.sqrt(np.minimum(bent, 1.0)))
+    nearest = names.index(timezone) if timezone in names else int(np.argmin(away))
+    return names[nearest], float(away[nearest])
 
 
 def _swapped(
@@ -291,8 +230,16 @@ def _swapped(
                 f"[[lon]] {columns[0]} and [[lat]] {columns[1]} are called the other way round: are they "
                 "swapped?"
             ]
-    why = looks_swapped(middle, timezone)
-    return [] if why is None else [f"longitude and latitude look swapped: {why}."]
+    back = middle[1], middle[0]
+    here, there = (_nearest_town(place, timezone) for place in (middle, back))
+    if here is None or there is None or abs(back[1]) > _LAST_TOWN_LATITUDE:
+        return []
+    if here[1] <= _FAR_KM or here[1] <= _NEARER * there[1]:
+        return []
+    return [
+        f"longitude and latitude look swapped: the middle of the data lies {here[1]:,.0f} km from "
+        f"{here[0]}; the other way round it would lie {there[1]:,.0f} km from {there[0]}."
+    ]
 
 
 def _outside(lon: Metres, lat: Metres, count: Ints, region: str | None) -> list[str]:

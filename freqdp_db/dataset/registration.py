@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from freqdp_db.dataset.cleaning import TIME_UNITS
@@ -66,25 +67,22 @@ class Registration:
     """What guarantees for its persons are for; None: as its population has it."""
 
 
+UNITS = ("person", "person-day", "person-week", "person-month")
+
+
 def parse_time_unit(text: str) -> str:
     """What epoch numbers count: s, ms, us or ns."""
-    if text not in TIME_UNITS:
-        raise BadInput(
-            f"[[time_unit]] {text} is none of {', '.join(TIME_UNITS)}",
-            remedy="for example [[time_unit]] ms",
-        )
-    return text
-
-
-UNITS = ("person", "person-day", "person-week", "person-month")
+    return _one_of("[[time_unit]]", text, TIME_UNITS, "for example [[time_unit]] ms")
 
 
 def parse_unit(text: str) -> str:
     """What guarantees for persons are for."""
-    if text not in UNITS:
-        raise BadInput(
-            f"[[unit]] {text} is none of {', '.join(UNITS)}", remedy="such as person-day"
-        )
+    return _one_of("[[unit]]", text, UNITS, "such as person-day")
+
+
+def _one_of(option: str, text: str, known: Iterable[str], remedy: str) -> str:
+    if text not in known:
+        raise BadInput(f"{option} {text} is none of {', '.join(known)}", remedy=remedy)
     return text
 
 
@@ -175,11 +173,7 @@ def register(database: Database, wanted: Registration) -> tuple[DatasetRow, Clai
 
 def require_position(wanted: Registration) -> None:
     """One of the three ways to say where, and it whole."""
-    ways = [
-        [wanted.geom],
-        [wanted.lon, wanted.lat],
-        [wanted.x, wanted.y],
-    ]
+    ways = [[wanted.geom], [wanted.lon, wanted.lat], [wanted.x, wanted.y]]
     given = [way for way in ways if any(part is not None for part in way)]
     if len(given) != 1 or None in given[0]:
         raise BadInput(
@@ -255,19 +249,12 @@ def find_srid(
 def drop_dataset(database: Database, dataset: DatasetRow) -> list[int]:
     """Mark it dropped and sweep; returns the builds that were removed."""
     with hold(database, "dataset", dataset.dataset_id, f"dataset {dataset.name!r}"):
-        _require_unscheduled(database, dataset)
+        for row in list_schedules(database):
+            if row.dataset_id == dataset.dataset_id and row.ended_at is None:
+                raise BadInput(
+                    f"dataset {dataset.name!r} has a schedule ({row.cron}, {row.timezone}), which "
+                    "would find nothing to release",
+                    remedy=f"end it first: freqdp schedule drop {shlex.quote(dataset.name)}",
+                )
         mark_dropped(database, dataset.dataset_id)
     return sweep_builds(database)
-
-
-def _require_unscheduled(database: Database, dataset: DatasetRow) -> None:
-    for row in list_schedules(database):
-        if row.dataset_id == dataset.dataset_id and row.ended_at is None:
-            raise BadInput(
-                f"dataset {dataset.name!r} has a schedule ({row.cron}, {row.timezone}), which would "
-                "find nothing to release",
-                remedy=f"end it first: freqdp schedule drop {shlex.quote(dataset.name)}",
-            )
-
-
-# A build in words, for the curator.

@@ -66,8 +66,8 @@ def found_roads(database: Database, roads: RoadTable | None) -> RoadTable | None
 
 
 @dataclass(frozen=True)
-class MatchReport:
-    """What `freqdp match` did."""
+class MatchedDataset(Document):
+    """What `freqdp match` did: samples on roads, in a table of yours."""
 
     table: str
     rows: int
@@ -76,12 +76,6 @@ class MatchReport:
     breaks: int
     driven_km: float
     beta_m: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class MatchedDataset(MatchReport, Document):
-    """Samples on roads, in a table of yours."""
-
     seconds: dict[str, float]
 
 
@@ -93,7 +87,7 @@ def match_dataset(
     into: tuple[str, str],
     mode: Mode,
     progress: Progress,
-) -> MatchReport:
+) -> MatchedDataset:
     """Match the current build and write the road of each sample that has one."""
     table = PlainTable(
         into,
@@ -140,7 +134,7 @@ def match_dataset(
             ),
             stage.advance,
         )
-    return MatchReport(
+    return MatchedDataset(
         table.label,
         rows,
         side.samples,
@@ -148,4 +142,5 @@ def match_dataset(
         found.breaks,
         float(network.graph.length[found.driven].sum()) / 1_000,
         found.beta_m,
+        progress.seconds,
     )

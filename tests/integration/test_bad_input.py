@@ -90,15 +90,7 @@ PASSWORD = "Secr3t-pw"
 def test_connections_that_cannot_be(dsn: str) -> None:
     answer = freqdp(dsn, "dataset", "list")
     answer.refused()
-    assert PASSWORD not in answer.out + answer.err
     assert "cr3t" not in answer.out + answer.err
-
-
-def test_the_server_is_quoted_when_it_lets_nobody_in(database_url: str) -> None:
-    absent = freqdp(make_conninfo(database_url, dbname="absent"), "dataset", "list").refused(
-        "the server refused the connection", 'database "absent" does not exist'
-    )
-    assert "createdb absent" in absent["remedy"] and "server runs" not in absent["remedy"]
 
 
 @pytest.mark.parametrize(
@@ -148,9 +140,11 @@ def test_connection_strings_that_are_right(dsn: str) -> None:
 
 
 def test_wrong_database_and_wrong_user(sources: str) -> None:
-    changed = psycopg.conninfo.make_conninfo(sources, dbname="no_such_database")
-    freqdp(changed, "dataset", "list").refused("no_such_database")
-    changed = psycopg.conninfo.make_conninfo(sources, user="nobody_here", password=PASSWORD)
+    absent = freqdp(make_conninfo(sources, dbname="absent"), "dataset", "list").refused(
+        "the server refused the connection", 'database "absent" does not exist'
+    )
+    assert "createdb absent" in absent["remedy"] and "server runs" not in absent["remedy"]
+    changed = make_conninfo(sources, user="nobody_here", password=PASSWORD)
     answer = freqdp(changed, "dataset", "list")
     answer.refused("nobody_here")
     assert PASSWORD not in answer.out + answer.err
@@ -316,18 +310,8 @@ def test_longest_names(database_url: str) -> None:
     refusal = freqdp(database_url, "anonymize", "d" * 63, "--method", "lg").refused("d" * 63)
     assert "--as" in refusal["remedy"]
     for name in (release, "y" * 55):
-        freqdp(
-            database_url,
-            "anonymize",
-            "d" * 63,
-            "--method",
-            "lg",
-            "--as",
-            name,
-            "--signature",
-            "2",
-            "--new-draw",
-        ).succeeded()
+        asked = ("anonymize", "d" * 63, "--method", "lg", "--as", name, "--signature", "2")
+        freqdp(database_url, *asked, "--new-draw").succeeded()
         freqdp(database_url, "release", "verify", name).succeeded()
 
 

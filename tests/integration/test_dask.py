@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 from library import opened
 from servers import SharedServer, cloned
-from world import city_template, freqdp, query, same_rows, value
+from world import city_template, freqdp, query, same_rows, value, wait_for
 
 from freqdp_db.dataset.building import build
 from freqdp_db.dataset.memory import load_build
@@ -105,20 +105,60 @@ def _leftovers(url: str) -> list[Any]:
     return query(url, "SELECT relname FROM pg_class WHERE relname LIKE 'staging%%'")
 
 
+class Killing(Progress):
+    """Kills a worker when a stage begins."""
+
+    def __init__(self, cluster: Cluster, stage: str | None) -> None:
+        super().__init__()
+        self._cluster, self._stage = cluster, stage
+        self.killed: str | None = None
+
+    def open(self, name: str, total: int | None, unit: str) -> Stage:
+        if name == self._stage and self.killed is None:
+            self.killed = name
+            os.kill(min(self._cluster.on_every_worker(os.getpid)), signal.SIGKILL)
+        return super().open(name, total, unit)
+
+
+@pytest.fixture(scope="module")
+def by_threads(city: str) -> Callable[..., ReleaseRow]:
+    """Releases that threads make, each once."""
+    made: dict[str, ReleaseRow] = {}
+
+    def release(method: str, **wished: Any) -> ReleaseRow:
+        if method not in made:
+            made[method] = _release(city, f"{method}_threads", LOCAL, method=method, **wished)
+        return made[method]
+
+    return release
+
+
 @pytest.mark.parametrize(
-    "wished",
+    ("wished", "killed"),
     [
-        {"method": "gl"},
-        {"method": "lg", "time_step": "60s"},
-        {"method": "rsc", "signature": 3},
+        ({"method": "gl"}, None),
+        ({"method": "lg", "time_step": "60s"}, None),
+        ({"method": "rsc", "signature": 3}, None),
+        ({"method": "gl"}, "global work"),
+        ({"method": "gl"}, "write release"),
+        ({"method": "gl"}, "compare rows"),
     ],
-    ids=lambda wished: wished["method"],
 )
-def test_same_as_threads(city: str, cluster: Cluster, wished: dict[str, Any]) -> None:
-    names = [f"{wished['method']}_{who}" for who in ("threads", "dask")]
-    one = _release(city, names[0], LOCAL, **wished)
-    other = _release(city, names[1], cluster, **wished)
-    _assert_same(city, one, other)
+def test_same_as_threads(
+    city: str,
+    cluster: Cluster,
+    by_threads: Callable[..., ReleaseRow],
+    wished: dict[str, Any],
+    killed: str | None,
+) -> None:
+    """Also if a worker is killed: what it kept is made again by another, and nothing is written twice."""
+    expected = by_threads(**wished)
+    spent = value(city, "SELECT count(*) FROM freqdp.spend")
+    name = f"{wished['method']}_dask" + ("" if killed is None else f"_{killed.replace(' ', '_')}")
+    killing = Killing(cluster, killed)
+    _assert_same(city, expected, _release(city, name, cluster, killing, **wished))
+    assert killing.killed == killed
+    assert value(city, "SELECT count(*) FROM freqdp.spend") == spent + 1
 
 
 def test_rows_lie_by_released_id(city: str, cluster: Cluster) -> None:
@@ -170,33 +210,6 @@ def test_verify_plan_and_a_row_too_many(city: str, cluster: Cluster) -> None:
     freqdp(city, "release", "withdraw", "spoilt").succeeded()
 
 
-class Killing(Progress):
-    """Kills a worker when a stage begins."""
-
-    def __init__(self, cluster: Cluster, stage: str) -> None:
-        super().__init__()
-        self._cluster, self._stage = cluster, stage
-        self.killed = 0
-
-    def open(self, name: str, total: int | None, unit: str) -> Stage:
-        if name == self._stage and not self.killed:
-            self.killed = min(self._cluster.on_every_worker(os.getpid))
-            os.kill(self.killed, signal.SIGKILL)
-        return super().open(name, total, unit)
-
-
-@pytest.mark.parametrize("stage", ["global work", "write release", "compare rows"])
-def test_a_worker_is_killed(city: str, cluster: Cluster, stage: str) -> None:
-    """What it kept is made again by another, and nothing is written twice."""
-    spent = value(city, "SELECT count(*) FROM freqdp.spend")
-    name = stage.replace(" ", "_")
-    killing = Killing(cluster, stage)
-    other = _release(city, f"killed_{name}", cluster, killing, method="gl")
-    assert killing.killed
-    _assert_same(city, _release(city, f"spared_{name}", LOCAL, method="gl"), other)
-    assert value(city, "SELECT count(*) FROM freqdp.spend") == spent + 2
-
-
 def test_a_worker_of_a_dead_command_writes_nothing(db: Database) -> None:
     """It may come late, when the next run has made tables of the same names."""
     staged, samples = Staging(db, 7, "lg", 4326), TRAJECTORIES[0]
@@ -214,14 +227,6 @@ def test_a_worker_of_a_dead_command_writes_nothing(db: Database) -> None:
 def _never() -> Iterator[bytes]:
     raise AssertionError("written twice")
     yield b""
-
-
-def _wait(done: Callable[[], Any], what: str) -> Any:
-    deadline = time.monotonic() + 60
-    while not (found := done()):
-        assert time.monotonic() < deadline, f"waited for {what}"
-        time.sleep(0.02)
-    return found
 
 
 def _children(pid: int) -> list[int]:
@@ -265,14 +270,14 @@ def test_the_driver_is_killed(city: str) -> None:
     started = value(city, "SELECT count(*) FROM freqdp.spend")
     asked = ("anonymize", "city", "--method", "lg", "--epsilon", "1", "--as", "driver")
     with _command(city, *asked, "--engine", "dask", "--workers", "2") as process:
-        _wait(lambda: _drawn(city, "driver") or process.poll() is not None, "a draw")
+        wait_for(lambda: _drawn(city, "driver") or process.poll() is not None, "a draw")
         workers = _children(process.pid)
         assert len(workers) >= 2 and _listening() <= before
         for pid in workers:
             # what ps shows of them holds nothing of the database
             assert b"postgres" not in Path(f"/proc/{pid}/cmdline").read_bytes()
         process.kill()
-    _wait(lambda: not any(map(_lives, workers)), "the workers to end")
+    wait_for(lambda: not any(map(_lives, workers)), "the workers to end")
     targets = _targets(city, "driver")
     freqdp(city, "release", "resume", "driver").succeeded()
     assert _targets(city, "driver")[: len(targets)] == targets
@@ -343,7 +348,7 @@ def test_a_scheduler_of_the_users_is_lost(city: str) -> None:
                 return found is not None
             return False
 
-        _wait(there, "a worker")
+        wait_for(there, "a worker")
         with (
             opened(city) as database,
             use_engine(chosen, database.conninfo, Progress()) as engine,
@@ -385,7 +390,7 @@ def test_a_scheduler_that_asks_for_keys(city: str, tmp_path: Path) -> None:
                 text=True, timeout=60,
             )  # fmt: skip
 
-        _wait(lambda: asked(**keys).returncode == 0, "an answer of the cluster")
+        wait_for(lambda: asked(**keys).returncode == 0, "an answer of the cluster")
         for without, words in (({}, "no keys for"), (keys | _NO_FILE, "the keys for")):
             refused = asked(**without)
             assert refused.returncode == 1 and words in refused.stderr + refused.stdout
@@ -406,10 +411,9 @@ def test_jobs(city: str) -> None:
 
 def test_without_dask(city: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
-    for option in (("--engine", "dask"), ("--engine", "dask://host:8786")):
-        said = freqdp(city, "anonymize", "city", "--method", "lg", *option).refused(
-            "needs Dask", "not installed"
-        )
+    asked = ("anonymize", "city", "--method", "lg", "--engine")
+    for engine in ("dask", "dask://host:8786"):
+        said = freqdp(city, *asked, engine).refused("needs Dask", "not installed")
         assert said["remedy"] == "pip install 'freqdp_db[dask]'"
     monkeypatch.setenv("FREQDP_ENGINE", "dask")
     freqdp(city, "plan", "city", "--method", "lg").refused("FREQDP_ENGINE=dask", "not installed")
@@ -500,14 +504,7 @@ def test_no_pages_are_served(cluster: Cluster) -> None:
     """Whoever is on the machine can reach the loopback interface, and Dask's pages ask for no key."""
     scheduler = cluster._client.cluster.scheduler.http_server.port
     for port in (scheduler, *cluster.on_every_worker(_port)):
-        for page in (
-            "",
-            "health",
-            "metrics",
-            "info/main/workers.html",
-            "json/identity.json",
-            "status",
-        ):
+        for page in ("", "health", "metrics", "info/main/workers.html", "json/identity.json"):
             with pytest.raises(urllib.error.HTTPError) as caught:
                 urllib.request.urlopen(f"http://127.0.0.1:{port}/{page}", timeout=20)
             assert caught.value.code == 404
@@ -532,43 +529,42 @@ def test_what_is_chosen() -> None:
 
 
 _PARTS = ("sample", "location", "trajectory", "segment", "grid_cell")
+_BUILT = (
+    "rows, excluded, trajectories, samples, locations, segments, source_srid, srid, time_step_us, "
+    "median_gap_us, grid, fingerprint, time_unit"
+)
 
 
-def _build(url: str, dataset: str, engine: Engine, progress: Progress | None = None) -> int:
+def _build(url: str, dataset: str, engine: Engine, progress: Progress | None = None) -> list[Any]:
+    """Build, and keep the rows, which the next build sweeps; what is recorded of it."""
     with opened(url) as database:
         row = find_dataset(database, dataset)
-        return build(database, row, progress or Progress(), engine).build_id
-
-
-def _assert_same_builds(url: str, one: int, other: int) -> None:
-    for part in _PARTS:
-        assert same_rows(url, f"built_{part}", f"rebuilt_{part}"), part
-    recorded = query(
-        url,
-        "SELECT rows, excluded, trajectories, samples, locations, segments, source_srid, srid, "
-        "time_step_us, median_gap_us, grid, fingerprint FROM freqdp.build WHERE build_id IN (%s, %s)",
-        one,
-        other,
-    )
-    assert recorded[0] == recorded[1]
-    left = "SELECT relname FROM pg_class WHERE relname ~ '_[0-9]+(_part)?$' AND relkind = 'r' " \
-        "AND NOT relispartition AND relnamespace = 'freqdp'::regnamespace"  # fmt: skip
-    assert query(url, left) == []
-
-
-def _keep(url: str, name: str, build_id: int) -> None:
-    """The rows of a build, which the next one sweeps."""
+        number = build(database, row, progress or Progress(), engine).build_id
     for part in _PARTS:
         columns = value(
             url,
             "SELECT string_agg(attname, ', ' ORDER BY attnum) FROM pg_attribute WHERE attnum > 0 "
             f"AND attname <> 'build_id' AND attrelid = 'freqdp.{part}'::regclass",
         )
-        query(
-            url,
-            f"CREATE TABLE {name}_{part} AS SELECT {columns} FROM freqdp.{part} "
-            f"WHERE build_id = {build_id}",
-        )
+        kept = f"{'dask' if engine.remote else 'threads'}_{part}"
+        query(url, f"DROP TABLE IF EXISTS {kept}")
+        query(url, f"CREATE TABLE {kept} AS SELECT {columns} FROM freqdp.{part} "
+              f"WHERE build_id = {number}")  # fmt: skip
+    return query(url, f"SELECT {_BUILT} FROM freqdp.build WHERE build_id = %s", number)
+
+
+def _assert_same_builds(
+    url: str, dataset: str, cluster: Cluster, progress: Progress | None = None
+) -> list[Any]:
+    """By threads and by workers, row for row, with nothing left behind; what is recorded of both."""
+    one, other = _build(url, dataset, LOCAL), _build(url, dataset, cluster, progress)
+    assert one == other
+    for part in _PARTS:
+        assert same_rows(url, f"threads_{part}", f"dask_{part}"), part
+    left = "SELECT relname FROM pg_class WHERE relname ~ '_[0-9]+(_part)?$' AND relkind = 'r' " \
+        "AND NOT relispartition AND relnamespace = 'freqdp'::regnamespace"  # fmt: skip
+    assert query(url, left) == []
+    return one
 
 
 _KEYS = {
@@ -586,9 +582,11 @@ _FEW = (
 
 
 @contextmanager
-def _named(url: str, key: str, geom: str = "geom", kind: str = "VIEW") -> Iterator[str]:
-    """The city under other keys, as a dataset: a view, or rows that lie in blocks."""
-    selected = f"SELECT at, {geom} AS geom, {key} AS who FROM demo.city"
+def _named(
+    url: str, columns: str, kind: str = "VIEW", options: tuple[str, ...] = ("--time", "at")
+) -> Iterator[str]:
+    """The city with other columns, as a dataset: a view, or rows that lie in blocks."""
+    selected = f"SELECT {columns} FROM demo.city"
     if kind == "PARTITIONS":
         query(url, f"CREATE TEMP TABLE like_it AS {selected} LIMIT 0; "
               "CREATE TABLE named (LIKE like_it) PARTITION BY HASH (who)")  # fmt: skip
@@ -600,11 +598,9 @@ def _named(url: str, key: str, geom: str = "geom", kind: str = "VIEW") -> Iterat
         query(url, f"CREATE {kind} named AS {selected}")
     freqdp(
         url, "dataset", "add", "named", "--from", "public.named", "--object", "who",
-        "--time", "at", "--geom", "geom",
+        "--geom", "geom", *options,
     ).succeeded()  # fmt: skip
     yield "named"
-    for name, part in product(("built", "rebuilt"), _PARTS):
-        query(url, f"DROP TABLE IF EXISTS {name}_{part}")
     freqdp(url, "dataset", "drop", "named").succeeded()
     query(url, f"DROP {'VIEW' if kind == 'VIEW' else 'TABLE'} named")
 
@@ -627,52 +623,31 @@ def test_builds(
 ) -> None:
     # the keys of `few` are in the order of the objects
     wanted = _KEYS[key] if geom == "geom" else "object_id"
-    with _named(city, wanted, geom, kind) as name:
-        one = _build(city, name, LOCAL)
-        _keep(city, "built", one)
-        progress = Progress() if killed is None else Killing(cluster, killed)
-        other = _build(city, name, cluster, progress)
-        _keep(city, "rebuilt", other)
-        _assert_same_builds(city, one, other)
+    killing = Killing(cluster, killed)
+    with _named(city, f"at, {geom} AS geom, {wanted} AS who", kind) as name:
+        _assert_same_builds(city, name, cluster, killing)
+    assert killing.killed == killed
+
+
+_EPOCHS = "extract(epoch FROM at) AS epoch, at, geom, object_id AS who"
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--time", "at", "--geom", "geom", "--snap", "exact"), "cannot build with snap exact"),
-        (("--time", "epoch", "--geom", "geom"), "cannot guess what epoch numbers count"),
+        (("--time", "at", "--snap", "exact"), "cannot build with snap exact"),
+        (("--time", "epoch"), "cannot guess what epoch numbers count"),
     ],
 )
 def test_builds_that_need_all_positions(
     city: str, cluster: Cluster, options: tuple[str, ...], words: str
 ) -> None:
-    query(
-        city,
-        "CREATE OR REPLACE VIEW odd AS SELECT *, extract(epoch FROM at) AS epoch FROM demo.city",
-    )
-    freqdp(
-        city, "dataset", "add", "odd", "--from", "public.odd", "--object", "object_id", *options
-    ).succeeded()
-    with pytest.raises(BadInput, match=words):
-        _build(city, "odd", cluster)
-    freqdp(city, "dataset", "drop", "odd").succeeded()
+    with _named(city, _EPOCHS, options=options) as name, pytest.raises(BadInput, match=words):
+        _build(city, name, cluster)
 
 
 def test_epoch_numbers_of_a_declared_unit(city: str, cluster: Cluster) -> None:
     """Workers read them row by row, as threads do."""
-    query(
-        city,
-        "CREATE OR REPLACE VIEW odd AS SELECT *, extract(epoch FROM at) AS epoch FROM demo.city",
-    )
-    freqdp(
-        city, "dataset", "add", "odd", "--from", "public.odd", "--object", "object_id",
-        "--time", "epoch", "--geom", "geom", "--time-unit", "s",
-    ).succeeded()  # fmt: skip
-    threads, workers = (_build(city, "odd", engine) for engine in (LOCAL, cluster))
-    built = query(
-        city,
-        "SELECT fingerprint, time_unit FROM freqdp.build WHERE build_id = ANY(%s)",
-        [threads, workers],
-    )
-    assert len(built) == 2 and built[0] == built[1] and built[0][1] == "s"
-    freqdp(city, "dataset", "drop", "odd").succeeded()
+    with _named(city, _EPOCHS, options=("--time", "epoch", "--time-unit", "s")) as name:
+        ((*_, unit),) = _assert_same_builds(city, name, cluster)
+    assert unit == "s"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 from library import opened
 from psycopg.conninfo import make_conninfo
 from servers import SharedServer, cloned
-from world import city_template, freqdp, query, value, written
+from world import city_template, freqdp, query, value, wait_for, written
 
 from freqdp_db.db import copying
 
@@ -237,7 +236,9 @@ def test_one_session_at_a_time(city: str, other: str) -> None:
     with psycopg.connect(other) as first, ThreadPoolExecutor(1) as pool:
         first.execute(schema)
         second = pool.submit(freqdp, city, "release", "publish", "--to", other, "--all")
-        until_waiting(other)
+        wait_for(
+            lambda: value(other, "SELECT count(*) FROM pg_locks WHERE NOT granted"), "a session"
+        )
         first.commit()
         second.result().refused("another session is publishing")
     query(other, "DROP SCHEMA freqdp_release")
@@ -247,12 +248,3 @@ def test_one_session_at_a_time(city: str, other: str) -> None:
             "another session is publishing"
         )
     assert _publish(city, other, "--all")["copied"] == ["s", "areas"]
-
-
-def until_waiting(url: str) -> None:
-    """Until a session waits for another one's transaction."""
-    for _ in range(600):
-        if value(url, "SELECT count(*) FROM pg_locks WHERE NOT granted"):
-            return
-        time.sleep(0.1)
-    raise AssertionError("nobody waits")

@@ -49,10 +49,8 @@ def _shapes(zones: Zones) -> list[shapely.Geometry]:
     return [shapely.from_wkb(shape) for shape in zones.shapes]
 
 
-def _held(db: Database, url: str, zones: Zones, places: int = 4000) -> None:
-    """Every place is in the zone whose published shape holds it, by PostGIS."""
-    rng = np.random.default_rng(1)
-    lon, lat = rng.uniform(2.15, 2.55, places), rng.uniform(48.75, 49.0, places)
+def _located(url: str, zones: Zones, lon: np.ndarray, lat: np.ndarray) -> np.ndarray:
+    """The zones of places in degrees."""
     moved = query(
         url,
         "SELECT ST_X(g), ST_Y(g) FROM unnest(%s::float8[], %s::float8[]) WITH ORDINALITY p (x, y, n), "
@@ -60,8 +58,14 @@ def _held(db: Database, url: str, zones: Zones, places: int = 4000) -> None:
         lon.tolist(),
         lat.tolist(),
     )
-    found = zones.locate(*np.array(moved).T)
-    shapes = _shapes(zones)
+    return zones.locate(*np.array(moved).T)
+
+
+def _held(url: str, zones: Zones, places: int = 4000) -> None:
+    """Every place is in the zone whose published shape holds it, by PostGIS."""
+    rng = np.random.default_rng(1)
+    lon, lat = rng.uniform(2.15, 2.55, places), rng.uniform(48.75, 49.0, places)
+    found, shapes = _located(url, zones, lon, lat), _shapes(zones)
     expected = np.full(places, OUTSIDE)
     for number, shape in enumerate(shapes[: len(zones)]):
         expected[shapely.contains_xy(shape, lon, lat)] = number
@@ -76,7 +80,7 @@ def test_a_table_in_whatever_srid(db: Database, database_url: str, srid: int) ->
     zones = _read(db, "public.areas")
     assert len(zones) == 24 and zones.name[:3] == ("0", "10", "20")
     assert zones.name[-1] == "230", "numbers in the order of numbers"
-    _held(db, database_url, zones)
+    _held(database_url, zones)
     shapes = _shapes(zones)
     assert {shape.geom_type for shape in shapes} == {"MultiPolygon"}
     assert {shapely.get_srid(shape) for shape in shapes} == {4326}
@@ -104,32 +108,34 @@ def test_columns_of_a_view(db: Database, database_url: str) -> None:
     assert {shapely.get_srid(shape) for shape in _shapes(zones)} == {METRES}
 
 
-def test_geography_and_heights(db: Database, database_url: str) -> None:
-    _boxes(database_url, geometry="geography")
-    _boxes(database_url, "high")
-    query(database_url, "UPDATE high SET geom = ST_Force3D(geom)")
-    for name in ("areas", "high"):
-        zones = _read(db, f"public.{name}")
-        assert not any(shapely.has_z(shape) for shape in _shapes(zones))
-        _held(db, database_url, zones)
+_HOLE_AND_ISLAND = (
+    "UPDATE areas SET geom = ST_Difference(geom, ST_Buffer(ST_Centroid(geom), 0.01)) WHERE id = 0;"
+    "UPDATE areas SET geom = ST_Union(geom, (SELECT ST_Difference(ST_MakeEnvelope(2.2, 48.8, 2.25, "
+    "48.8375, 4326), geom) FROM areas WHERE id = 0)) WHERE id = 110"
+)
 
 
-def test_holes_and_islands(db: Database, database_url: str) -> None:
-    _boxes(database_url)
-    query(
-        database_url,
-        "UPDATE areas SET geom = ST_Difference(geom, ST_Buffer(ST_Centroid(geom), 0.01)) WHERE id = 0;"
-        "UPDATE areas SET geom = ST_Union(geom, (SELECT ST_Difference(ST_MakeEnvelope(2.2, 48.8, 2.25, "
-        "48.8375, 4326), geom) FROM areas WHERE id = 0)) WHERE id = 110",
-    )
+@pytest.mark.parametrize(
+    ("geometry", "changed", "places"),
+    [
+        ("geography", "SELECT 1", 4000),
+        ("geometry", "UPDATE areas SET geom = ST_Force3D(geom)", 4000),
+        ("geometry", _HOLE_AND_ISLAND, 20_000),
+    ],
+    ids=["geography", "heights", "holes"],
+)
+def test_shapes(db: Database, database_url: str, geometry: str, changed: str, places: int) -> None:
+    _boxes(database_url, geometry=geometry)
+    query(database_url, changed)
     zones = _read(db, "public.areas")
-    _held(db, database_url, zones, places=20_000)
+    assert not any(shapely.has_z(shape) for shape in _shapes(zones))
+    _held(database_url, zones, places)
 
 
 def test_a_grid(db: Database, database_url: str) -> None:
     zones = _read(db, SquareGrid(Decimal(1000)))
     assert 22 * 17 <= len(zones) <= 24 * 20
-    _held(db, database_url, zones)
+    _held(database_url, zones)
     assert _shapes(zones)[-1].covers(shapely.box(2.2, 48.8, 2.5, 48.95).buffer(-1e-9))
     assert zones.name[0].endswith("N") and len(set(zones.name)) == len(zones)
     wide = [np.ptp(zones.x[zones.district == d]) for d in range(zones.districts)]
@@ -154,20 +160,13 @@ def test_hexagons(db: Database, database_url: str) -> None:
     zones = _read(db, HexagonGrid(8))
     assert all(h3.get_resolution(cell) == 8 for cell in zones.name)
     assert all(h3.get_resolution(cell) == 6 for cell in zones.district_name)
-    _held(db, database_url, zones)
+    _held(database_url, zones)
     assert [h3.cell_to_parent(cell, 6) for cell in zones.name] == [
         zones.district_name[d] for d in zones.district
     ]
     rng = np.random.default_rng(2)
     lon, lat = rng.uniform(2.21, 2.49, 3000), rng.uniform(48.81, 48.94, 3000)
-    found = query(
-        database_url,
-        "SELECT ST_X(g), ST_Y(g) FROM unnest(%s::float8[], %s::float8[]) WITH ORDINALITY p (x, y, n), "
-        "LATERAL (SELECT ST_Transform(ST_SetSRID(ST_MakePoint(x, y), 4326), 32631) AS g) t ORDER BY n",
-        lon.tolist(),
-        lat.tolist(),
-    )
-    located = zones.locate(*np.array(found).T)
+    located = _located(database_url, zones, lon, lat)
     cells = [h3.latlng_to_cell(b, a, 8) for a, b in zip(lon, lat, strict=True)]
     same = sum(zones.name[z] == cell for z, cell in zip(located, cells, strict=True))
     assert same >= 2998, "H3's own answer, but for places within centimetres of an edge"
@@ -236,19 +235,18 @@ def test_ids_that_are_none(db: Database, database_url: str) -> None:
         "CREATE VIEW nameless AS SELECT nullif(id, 30) AS id, part, geom FROM areas;"
         "CREATE TABLE pair (a int, b int, geom geometry, PRIMARY KEY (a, b))",
     )
-    with pytest.raises(BadInput, match="12 of 24 rows with a id that another row has"):
-        _read(db, "public.twice", zone="id")
-    with pytest.raises(BadInput, match="1 of 24 rows without a value in id"):
-        _read(db, "public.nameless", zone="id")
-    with pytest.raises(BadInput, match="has no primary key"):
-        _read(db, "public.nameless")
-    with pytest.raises(BadInput, match="a primary key of several columns"):
-        _read(db, "public.pair")
-    with pytest.raises(BadInput, match="no such column"):
-        _read(db, "public.areas", zone="nowhere")
     query(database_url, "UPDATE areas SET part = NULL WHERE id = 0")
-    with pytest.raises(BadInput, match="1 of 24 rows without a value in part"):
-        _read(db, "public.areas", district="part")
+    refused: list[tuple[str, dict[str, str], str]] = [
+        ("twice", {"zone": "id"}, "12 of 24 rows with a id that another row has"),
+        ("nameless", {"zone": "id"}, "1 of 24 rows without a value in id"),
+        ("nameless", {}, "has no primary key"),
+        ("pair", {}, "a primary key of several columns"),
+        ("areas", {"zone": "nowhere"}, "no such column"),
+        ("areas", {"district": "part"}, "1 of 24 rows without a value in part"),
+    ]
+    for name, columns, words in refused:
+        with pytest.raises(BadInput, match=words):
+            _read(db, f"public.{name}", **columns)
 
 
 def test_far_from_the_dataset(db: Database, database_url: str) -> None:

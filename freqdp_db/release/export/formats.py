@@ -471,7 +471,8 @@ def _whole_trajectories(chunks: Iterator[Samples]) -> Iterator[Samples]:
         joined = chunk
         if rest is not None:
             pairs = {c: (getattr(rest, c), getattr(chunk, c)) for c in _COLUMNS}
-            joined = replace(chunk, **{c: np.concatenate(pair) for c, pair in pairs.items()})
+            columns: dict[str, Any] = {c: np.concatenate(pair) for c, pair in pairs.items()}
+            joined = replace(chunk, **columns)
         last = int(np.searchsorted(joined.trajectory_id, joined.trajectory_id[-1]))
         if last:
             yield part(joined, 0, last)
