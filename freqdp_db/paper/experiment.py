@@ -39,7 +39,7 @@ from freqdp_db.methods.frequency.applying import coarsen_times
 from freqdp_db.methods.kinds import LonLatArea, TimeStretch
 from freqdp_db.methods.parameters import RELEASE
 from freqdp_db.methods.registry import METHODS, find_method
-from freqdp_db.model.trajectories import Build, Trajectories
+from freqdp_db.model.trajectories import Build
 from freqdp_db.paper.figures import METRICS, draw_epsilon, draw_size
 from freqdp_db.paper.synthetic_trip_metrics import Reference, as_trips, compared_trips
 from freqdp_db.progress import Progress
@@ -231,16 +231,10 @@ class ExperimentOptions:
         return OnObjects(trials, self, network_of(trials, self.roads, progress))
 
 
-class Study(Protocol):
-    """What runs the pieces of an experiment; made by every process that works on it."""
-
-    def run(self, piece: Any, progress: Progress) -> Any: ...
-
-
 class StudyOptions(Protocol):
-    """Options of an experiment."""
+    """Options of an experiment, which say what runs its pieces."""
 
-    def study(self, trials: Trials, progress: Progress) -> Study: ...
+    def study(self, trials: Trials, progress: Progress) -> Any: ...
 
 
 @dataclass
@@ -310,7 +304,7 @@ class OnTrips:
         if piece.variant is None:
             chosen = np.random.default_rng([piece.seed, objects]).integers(0, objects, objects)
             again, seconds = side.build.trajectories.take(np.sort(chosen)), 0.0
-            trips = self._compared(again, side.build, piece.seed)
+            trips = compared_trips(again, side.build.locations, self.facts, piece.seed)
         else:
             # synthetic methods make as many as are compared with: divergences depend on how many
             request = piece.request(self.options.signature, side.compared)
@@ -322,9 +316,6 @@ class OnTrips:
         values = side.reference.compared_with(*trips)
         return [replace(piece, objects=objects).done(values, seconds)]
 
-    def _compared(self, side: Trajectories, build: Build, seed: int) -> Any:
-        return compared_trips(side, build.locations, self.facts, seed)
-
     def _side(self, size: int) -> _TripSide:
         """One size is kept at a time."""
         if size not in self._sides:
@@ -334,7 +325,7 @@ class OnTrips:
                 build = build.with_trajectories(trips, places)
             region, _ = self.facts
             box = CellBox(region.x_min, region.y_min, region.x_max, region.y_max)
-            compared = self._compared(build.trajectories, build, 0)
+            compared = compared_trips(build.trajectories, build.locations, self.facts, 0)
             self._sides = {size: _TripSide(build, Reference.of(box, *compared), len(compared[0]))}
         return self._sides[size]
 
@@ -392,14 +383,14 @@ def run_pieces(
             stage.advance(1)
 
 
-def _study(database: Database, asked: tuple[str, int, StudyOptions], progress: Progress) -> Study:
+def _study(database: Database, asked: tuple[str, int, StudyOptions], progress: Progress) -> Any:
     dataset, build_id, options = asked
     loaded = load_build(database, build_id, progress)
     row = find_build(database, build_id)
     return options.study(Trials(database, find_dataset(database, dataset), row, loaded), progress)
 
 
-def _run(study: Study, piece: Any, progress: Progress) -> Any:
+def _run(study: Any, piece: Any, progress: Progress) -> Any:
     return study.run(piece, progress)
 
 
