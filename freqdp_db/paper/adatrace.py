@@ -21,18 +21,15 @@ Guarantee: epsilon-DP, by composition.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
 
-from freqdp_db.methods.synthesis.estimation import Model, usual_paces
+from freqdp_db.methods.synthesis.estimation import Model
 from freqdp_db.methods.synthesis.plan import (
     BENDS,
-    DAYPARTS,
     HEADINGS,
-    METRE_CLASSES,
-    MINUTE_EDGES,
     REACH_OF_DISTANCE,
     REACHES,
     STEP_CLASSES,
@@ -47,7 +44,6 @@ from freqdp_db.methods.synthesis.vectors import CellTrips, cell_trips
 from freqdp_db.model.arrays import Ints
 from freqdp_db.model.kernels import SEED_WORDS, key
 from freqdp_db.paper.cell_counts import (
-    SPEED_M_PER_S,
     Baseline,
     Released,
     noisy_sum,
@@ -55,6 +51,7 @@ from freqdp_db.paper.cell_counts import (
     per_object,
     positive,
     steps_of,
+    uniform_model,
 )
 from freqdp_db.privacy.noise import RandomSource
 
@@ -112,21 +109,12 @@ def model_of(
     grids = Grids(region, SIDE, SIDE, 1, max(1, min(cuts, 8)))
     moves = positive(drawn.moves).reshape(-1, HEADINGS)
     rows = moves.sum(axis=1, keepdims=True)
-    model = Model(
+    model = replace(
+        uniform_model(grids, period),
         flows=positive(drawn.pairs),
-        starts=np.ones(grids.cells),
-        ends=np.ones(grids.cells),
         lengths=np.repeat(positive(drawn.lengths) + 1e-9, BENDS),
         moves=np.where(rows > 0, moves / np.maximum(rows, 1e-300), 1 / HEADINGS) + 1e-9,
-        turns=np.ones(HEADINGS),
         visits=density,
-        fine=np.ones(grids.fine),
-        hours=np.ones(24),
-        days=np.ones(period.days),
-        speeds=np.full(DAYPARTS, SPEED_M_PER_S),
-        paces=np.tile(usual_paces(), METRE_CLASSES),
-        longest=MINUTE_EDGES[-1:],
-        bent=False,
     )
     return model, grids
 

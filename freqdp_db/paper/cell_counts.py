@@ -15,8 +15,18 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from freqdp_db.methods.synthesis.plan import HEADING_X, HEADING_Y, HEADINGS, SCALE
-from freqdp_db.methods.synthesis.public import LARGEST_SIZE, MOST_ROWS, USUAL_TRIP_US
+from freqdp_db.methods.synthesis.estimation import Model, usual_paces
+from freqdp_db.methods.synthesis.plan import (
+    DAYPARTS,
+    HEADING_X,
+    HEADING_Y,
+    HEADINGS,
+    METRE_CLASSES,
+    MINUTE_EDGES,
+    SCALE,
+    Grids,
+)
+from freqdp_db.methods.synthesis.public import LARGEST_SIZE, MOST_ROWS, USUAL_TRIP_US, Period
 from freqdp_db.methods.synthesis.vectors import CellTrips
 from freqdp_db.model.arrays import Ints, Metres
 from freqdp_db.model.trajectories import Locations, Trajectories
@@ -90,6 +100,27 @@ def steps_of(trips: CellTrips) -> tuple[Ints, Ints]:
     code = np.full(9, -1, np.int64)
     code[(HEADING_Y + 1) * 3 + HEADING_X + 1] = np.arange(HEADINGS)
     return trip[1:][same], a * HEADINGS + code[(dy + 1) * 3 + dx + 1]
+
+
+def uniform_model(grids: Grids, period: Period) -> Model:
+    """Points uniform in cells, starts spread evenly, a public speed; no law of flows, lengths, moves."""
+    none, cells = np.zeros(0), np.ones(grids.cells)
+    return Model(
+        flows=none,
+        starts=cells,
+        ends=cells,
+        lengths=none,
+        moves=none,
+        turns=np.ones(HEADINGS),
+        visits=cells,
+        fine=np.ones(grids.fine),
+        hours=np.ones(24),
+        days=np.ones(period.days),
+        speeds=np.full(DAYPARTS, SPEED_M_PER_S),
+        paces=np.tile(usual_paces(), METRE_CLASSES),
+        longest=MINUTE_EDGES[-1:],
+        bent=False,
+    )
 
 
 def noisy_size(noisy: Ints, every_us: int) -> int:

@@ -26,14 +26,10 @@ import numpy as np
 from numba import njit
 
 from freqdp_db.engines.ranges import joined, map_each
-from freqdp_db.methods.synthesis.estimation import Model, usual_paces
 from freqdp_db.methods.synthesis.plan import (
-    DAYPARTS,
     HEADING_X,
     HEADING_Y,
     HEADINGS,
-    METRE_CLASSES,
-    MINUTE_EDGES,
     Grids,
     NoisyDraw,
 )
@@ -44,7 +40,6 @@ from freqdp_db.methods.synthesis.vectors import cell_trips
 from freqdp_db.model.arrays import Ints, Metres, offsets_from
 from freqdp_db.model.kernels import SEED_WORDS, derived, key, longer, stream, uniform
 from freqdp_db.paper.cell_counts import (
-    SPEED_M_PER_S,
     Baseline,
     Released,
     noisy_sum,
@@ -52,6 +47,7 @@ from freqdp_db.paper.cell_counts import (
     per_object,
     positive,
     steps_of,
+    uniform_model,
 )
 from freqdp_db.privacy.noise import RandomSource
 
@@ -213,20 +209,6 @@ def walks(
     return offsets_from(lengths), path
 
 
-def model_of(region: Region, period: Period, level: int) -> tuple[Model, Grids]:
-    """Points uniform in cells, starts spread evenly, a public speed: the method has no times."""
-    side = SIDES[level]
-    grids = Grids(region, side, side, 1, 1)
-    none, ones = np.zeros(0), np.ones(grids.cells)
-    model = Model(
-        flows=none, starts=ones, ends=ones, lengths=none, moves=none, turns=none,
-        visits=ones, fine=ones, hours=np.ones(24), days=np.ones(period.days),
-        speeds=np.full(DAYPARTS, SPEED_M_PER_S), paces=np.tile(usual_paces(), METRE_CLASSES),
-        longest=MINUTE_EDGES[-1:], bent=False,
-    )  # fmt: skip
-    return model, grids
-
-
 def make_trips(
     drawn: DptDraw, region: Region, period: Period, epsilon: Fraction, count: int, every_us: int
 ) -> Released:
@@ -236,11 +218,10 @@ def make_trips(
     first = 0
     for level, last in enumerate(bounds.tolist()):
         offsets, path = walks(drawn, level, last - first, first, epsilon, derived(purpose, 0))
-        model, grids = model_of(region, period, level)
-        bends = np.full(last - first, -1.0)
-        parts += emitted(
-            model, grids, period, every_us, (offsets, path, bends), first, derived(purpose, 1)
-        )
+        grids = Grids(region, SIDES[level], SIDES[level], 1, 1)
+        walked = (offsets, path, np.full(last - first, -1.0))
+        model = uniform_model(grids, period)
+        parts += emitted(model, grids, period, every_us, walked, first, derived(purpose, 1))
         first = last
     return on_lattice(parts, lattice(grids, every_us))
 

@@ -69,10 +69,10 @@ class KltStep(GloveStep):
 
         return count_points(world.inputs["poi"], origin, options.l, float(options.t))
 
-    def log(self, world: StepContext, *columns: Ints) -> KltLog:
+    def log(self, world: StepContext, made: GloveLog) -> KltLog:
         from freqdp_db.paper.diversity import fingerprint
 
-        return KltLog(*[*columns, fingerprint(world.inputs["poi"])])
+        return KltLog(**vars(made), points=fingerprint(world.inputs["poi"]))
 
     def replay(self, done: Recorded[KltOptions, GloveDraw, KltLog]) -> WorkingSet:
         from freqdp_db.paper.diversity import fingerprint, grow_as_shown

@@ -1,7 +1,8 @@
 """The road graph: junctions, the roads between them, and the arcs along which roads may be driven.
 
 One type for all roads: those of a table (`network.py`), those of the generated city, and those that
-synthetic trips drive on. It is a named tuple because compiled kernels take it as it is.
+synthetic trips drive on. It is a named tuple because compiled kernels take it as it is. Their caches name
+this module: whoever moves it breaks the caches of an installation that is upgraded.
 """
 
 from __future__ import annotations

@@ -208,9 +208,9 @@ class GloveStep(Step[Any, GloveDraw, Any]):
         """What is done to a merged row before it goes on."""
         return None
 
-    def log(self, world: StepContext, *columns: Ints) -> GloveLog:
-        """What is kept of runs of samples and merges."""
-        return GloveLog(*columns)
+    def log(self, world: StepContext, made: GloveLog) -> GloveLog:
+        """What is kept besides runs of samples and merges."""
+        return made
 
     def draw(
         self, world: StepContext, state: WorkingSet, options: Any, source: RandomSource
@@ -230,7 +230,7 @@ class GloveStep(Step[Any, GloveDraw, Any]):
         rows = make_rows(state, *runs, options)
         shaping = self.shaping(world, rows.boxes.origin, options)
         merges = group_all(rows, options, shaping, world.told)
-        logged = self.log(world, *runs, merges.first, merges.second)
+        logged = self.log(world, GloveLog(*runs, merges.first, merges.second))
         return logged, self.replay(Recorded(world, state, drawn, logged, options))
 
     def replay(self, done: Recorded[Any, GloveDraw, Any]) -> WorkingSet:
