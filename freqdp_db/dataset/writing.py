@@ -24,8 +24,15 @@ from freqdp_db.methods.frequency.partition import Partition
 from freqdp_db.model.arrays import Ids, Ints, Metres, offsets_of
 from freqdp_db.model.trajectories import Build, Locations, Trajectories
 from freqdp_db.progress import Progress, Stage
-from freqdp_db.search.grid import Filed, Frame, Grid, cells_of, file_segments, levels_of
-from freqdp_db.search.segments import distinct_segments
+from freqdp_db.search.grid import (
+    Filed,
+    Frame,
+    Grid,
+    cells_of,
+    distinct_segments,
+    file_segments,
+    levels_of,
+)
 
 # What a build does with each partition of a source's objects, from raw rows to filed segments.
 

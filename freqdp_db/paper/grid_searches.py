@@ -38,8 +38,7 @@ from freqdp_db.search.best import (
     to_mm,
     unmarked,
 )
-from freqdp_db.search.grid import ROOT, interleave
-from freqdp_db.search.segments import distinct_segments
+from freqdp_db.search.grid import ROOT, distinct_segments, interleave
 
 # SegmentRows of segments to be scanned from end to end: what all strategies but the default one file.
 #
