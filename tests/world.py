@@ -68,6 +68,22 @@ def freqdp(url: str, *arguments: str, in_words: bool = False) -> Answer:
     return Answer(arguments, code, out.getvalue(), err.getvalue())
 
 
+def anonymize(url: str, dataset: str, method: str, *options: str) -> dict[str, Any]:
+    """Release a dataset; what was said about it."""
+    answer = freqdp(url, "anonymize", dataset, "--method", method, *options).succeeded()
+    return dict(answer)
+
+
+def withdraw(url: str, release: str) -> dict[str, Any]:
+    return dict(freqdp(url, "release", "withdraw", release).succeeded())
+
+
+def verify(url: str, release: str) -> dict[str, Any]:
+    found = freqdp(url, "release", "verify", release).succeeded()
+    assert found["verified"] is True
+    return dict(found)
+
+
 def try_only(monkeypatch: pytest.MonkeyPatch, *labels: str) -> None:
     """Let `recommend` try these of its candidates: the others take as long and show nothing else."""
     for name in ("GRID", "_HISTORIES"):

@@ -47,11 +47,11 @@ from freqdp_db.search.grid import (
     Grid,
     cells_of,
     choose_frame,
+    distinct_segments,
     file_segments,
     levels_of,
     merge_grids,
 )
-from freqdp_db.search.segments import distinct_segments
 
 _ANY_ZONE = 32631
 _CHUNK = 1 << 17

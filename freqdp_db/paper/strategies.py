@@ -39,9 +39,8 @@ from freqdp_db.search.best import (
     to_mm,
     unmarked,
 )
-from freqdp_db.search.grid import ROOT, interleave
+from freqdp_db.search.grid import ROOT, distinct_segments, interleave
 from freqdp_db.search.nearest import index_segments, nearest_trajectories
-from freqdp_db.search.segments import distinct_segments
 
 _TINY = 1e-300
 

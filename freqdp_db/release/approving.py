@@ -9,7 +9,6 @@ from math import ceil
 
 from freqdp_db.dataset.text_values import in_percent
 from freqdp_db.db import releases, staging
-from freqdp_db.db import releases as requests
 from freqdp_db.db.builds import find_build, sweep_builds
 from freqdp_db.db.connection import Connection, Database
 from freqdp_db.db.datasets import get_dataset
@@ -117,7 +116,7 @@ def withdraw(database: Database, release: ReleaseRow) -> str | None:
     left = None
     with hold(database, "release", release.release_id, f"release {release.name!r}"):
         # looked at again under the lock: somebody may have finished it or taken it back
-        release = releases.get_release(database, release.release_id)
+        release = get_release(database, release.release_id)
         state = release.state
         if state == "published":
             revoke_release(database, release)
@@ -125,7 +124,7 @@ def withdraw(database: Database, release: ReleaseRow) -> str | None:
             left = _drop(database, release)
         elif state == "running":
             staging.drop_staging(database, release.release_id)
-            requests.give_up(database, release.release_id)
+            releases.give_up(database, release.release_id)
         else:
             raise NotFound(
                 f"release {release.name!r} was withdrawn before",
@@ -141,7 +140,7 @@ def finish_late(database: Database) -> None:
     for release in releases.list_releases(database, state="withdrawing"):
         try:
             with hold(database, "release", release.release_id, f"release {release.name!r}"):
-                if releases.get_release(database, release.release_id).state == "withdrawing":
+                if get_release(database, release.release_id).state == "withdrawing":
                     _drop(database, release)
         except FreqdpError:
             continue  # left to the next sweep: the work that was done has succeeded

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Collection, Iterable, Sequence
 
-from freqdp_db.db import releases as requests
+from freqdp_db.db import releases
 from freqdp_db.db.builds import BuildRow
 from freqdp_db.db.connection import Connection, Database
 from freqdp_db.db.datasets import DatasetRow
@@ -37,7 +37,7 @@ def refuse_conflicting_releases(
 
     True samples join them: who goes on as whom in the one is told by the other. Which of the two was
     first makes no difference to who has both. Inside the transaction that records or grants it, after
-    `requests.queue_up`: one that is being made is found, too.
+    `queue_up`: one that is being made is found, too.
 
     held: analysts will not have it yet; it is looked at again when it is approved, which is now if it is
     None. build: what it is made from; windows that are apart share no samples. replaces: releases that are
@@ -48,7 +48,7 @@ def refuse_conflicting_releases(
         return
     beside = [
         other
-        for other in requests.published_beside(
+        for other in releases.published_beside(
             connection, database, dataset.account_id, running=True
         )
         if other.name not in replaces and other.shares_time(build)
@@ -61,7 +61,7 @@ def refuse_conflicting_releases(
             if not _is_accepted(other, accepted)
             and (
                 find_method(other.method).links
-                or requests.times_overlap(connection, database, build.build_id, other.build_id)
+                or releases.times_overlap(connection, database, build.build_id, other.build_id)
             )
         ]
         if others:
@@ -129,7 +129,7 @@ def _is_accepted(other: PublishedBeside, accepted: Collection[str]) -> bool:
 def _accepts_linked(connection: Connection, database: Database, other: PublishedBeside) -> bool:
     """Whether an unlinked release was made although a linked one was out: then one more is no news."""
     named = accepted_beside(other.parameters)
-    methods = (requests.method_of(connection, database, name) for name in named)
+    methods = (releases.method_of(connection, database, name) for name in named)
     return any(name.endswith("_current") for name in named) or any(
         find_method(method).links for method in methods if method is not None
     )

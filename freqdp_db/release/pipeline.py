@@ -16,7 +16,6 @@ from typing import Any, TypeAlias
 import freqdp_db
 from freqdp_db.dataset.memory import load_build
 from freqdp_db.db import releases, staging
-from freqdp_db.db import releases as requests
 from freqdp_db.db.builds import BuildRow, find_build, sweep_builds, window_name
 from freqdp_db.db.connection import Connection, Database
 from freqdp_db.db.datasets import DatasetRow
@@ -121,10 +120,10 @@ def _ask(
     request = request.with_facts(dataset, build)
     method, parameters = request.method.name, request.document()
     with database.begin() as connection:
-        request_hash = requests.request_hash(
+        request_hash = releases.request_hash(
             connection, database, build.build_id, method, parameters
         )
-        requests.queue_up(connection, database, dataset.account_id)
+        releases.queue_up(connection, database, dataset.account_id)
         if not new_draw:
             known = releases.same_request(connection, database, request_hash)
             if known is not None:
@@ -137,11 +136,11 @@ def _ask(
             connection, database, dataset, request, hold_back,
             build=build, replaces=replaces,
         )  # fmt: skip
-        beside = requests.published_beside(connection, database, dataset.account_id)
+        beside = releases.published_beside(connection, database, dataset.account_id)
         read_inputs(database, build, dataset.mapping.timezone, request.method, request.values)
         for text in notes_for_persons(database, dataset, build, request):
             progress.note(text)
-        requests.keep_build(connection, database, build.build_id)
+        releases.keep_build(connection, database, build.build_id)
         if name is None:
             name = _default_name(connection, database, dataset, build, series)
         staging.require_free_name(connection, database, name, request.relations)
@@ -150,7 +149,7 @@ def _ask(
             require_replaceable(
                 connection, database, dataset.name, request.relations, build.source_srid
             )
-        release = requests.record_release(
+        release = releases.record_release(
             connection,
             database,
             name=name,
@@ -194,7 +193,7 @@ def _default_name(
     """<dataset>_<n>: the next number that no release of the dataset has had; <series>_<window>."""
     if series is not None and build.time_window is not None:
         return window_name(series, build.time_window)
-    used = requests.used_names(connection, database, f"{dataset.name}_")
+    used = releases.used_names(connection, database, f"{dataset.name}_")
     number = 1
     while f"{dataset.name}_{number}" in used:
         number += 1
@@ -276,14 +275,19 @@ def _carry_out(
             log.result()
         replayed = replay_steps(database, release, world, progress)
         replayed.require_written(state)
+        _ = replayed.digest  # all samples are hashed while the rows are still being written
         compared = _index_and_compare(staged, tables, rows, written, progress, start)
     with progress.stage("publish"):
         verified = replayed.record(
             database, release, rows.shown, compared,
             user_level=journal.user_level, timings=progress.seconds,
         )  # fmt: skip
+        comments, entry = catalogue_entry(database, release, request, verified.rows, build.timezone)
         try:
-            _publish(database, release, request, verified.rows, build.timezone)
+            staging.publish(
+                database, release.release_id, release.name, release.dataset_id,
+                request.relations, comments, entry,
+            )  # fmt: skip
         except SchemaInUse as error:
             raise SchemaInUse(
                 f"release {release.name!r} is made, but not published: {error.text}",
@@ -348,13 +352,3 @@ def _index_and_compare(
             index.result()
         staged.finish_indexes(first)
     return found
-
-
-def _publish(
-    database: Database, release: ReleaseRow, request: Request, rows: int, timezone: str
-) -> None:
-    comments, entry = catalogue_entry(database, release, request, rows, timezone)
-    staging.publish(
-        database, release.release_id, release.name, release.dataset_id, request.relations,
-        comments, entry,
-    )  # fmt: skip

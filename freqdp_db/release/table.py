@@ -29,7 +29,7 @@ from freqdp_db.db.copy import (
 )
 from freqdp_db.db.published import Hashed, digest_of
 from freqdp_db.db.staging import Staging
-from freqdp_db.engines.partitions import LocalPartitions, Partitions, PerPartition, Range
+from freqdp_db.engines.partitions import LocalPartitions, Partitions, PerPartition
 from freqdp_db.engines.ranges import cut
 from freqdp_db.errors import VerificationFailed
 from freqdp_db.methods.contract import Method, StepContext, WorkingSet
@@ -58,6 +58,12 @@ class Stored:
     name: str
     in_order: bool = False
     """Whether the rows lie in the order of the key: written once, and never changed."""
+
+    def digest(self, database: Database, relation: Relation, ids: Ids = _ALL) -> tuple[int, str]:
+        """How many rows there are, or are of these ids, and a hash of them."""
+        order = [] if self.in_order else list(relation.key)
+        with database.begin(snapshot=True) as connection:
+            return digest_of(connection, (self.schema, self.name), relation.names, order, ids)
 
 
 _LINE_ROWS = 1 << 20
@@ -221,7 +227,12 @@ class ReleaseRows:
         """Create and fill staged tables; their indexes follow."""
         if self.in_order:
             (here,) = self.pieces
-            return {r.suffix: [_write_whole(here, staging, r, stage)] for r in tables}
+            hashes = {}
+            for relation in tables:
+                blocks = Hashed(_counted(here.blocks(relation), stage))
+                staging.write(relation, blocks)
+                hashes[relation.suffix] = [blocks.digest()]
+            return hashes
         run, numbers = staging.create_for_parts(tables), PerPartition(range(len(self.ids)))
         about = (DatabaseRef.of(staging.database), staging.release_id, staging.method, staging.srid)
         written = list(self.pieces.map(_write_part, about, run, numbers, tables))
@@ -255,12 +266,6 @@ class ReleaseRows:
         return found
 
 
-def _write_whole(rows: Rows, staging: Staging, relation: Relation, stage: Stage) -> str:
-    blocks = Hashed(_counted(rows.blocks(relation), stage))
-    staging.write(relation, blocks)
-    return blocks.digest()
-
-
 def _counted(blocks: Blocks, stage: Stage) -> Iterator[Any]:
     for block in blocks:
         yield block
@@ -289,30 +294,28 @@ def _hash(rows: Rows, relation: Relation) -> str:
 def _digest_stored(
     _: Rows, reach: DatabaseRef, relation: Relation, stored: Stored, ids: Ids
 ) -> tuple[int, str]:
-    return digest_table(reach.database(), relation, stored, ids)
+    return stored.digest(reach.database(), relation, ids)
 
 
 def _exchange(
     state: WorkingSet, world: StepContext, order: Ints
 ) -> tuple[Partitions[Rows], list[Ids]]:
     """A table for each worker, of a range of released ids; order: the trajectories, by these ids."""
-    partitions, lengths = state.partitions, state.trajectories.lengths
-    ranges = cut(offsets_from(lengths[order]), len(partitions.ranges))
-    wanted = [
-        [_of_range(order[begin:end], own, state.key) for own in partitions.ranges]
-        for begin, end in ranges
-    ]
-    limits = [None, *(int(state.key[order[begin]]) for begin, _ in ranges[1:]), None]
+    partitions, key = state.partitions, state.key
+    ranges = cut(offsets_from(state.trajectories.lengths[order]), len(partitions.ranges))
+    wanted = []
+    for begin, end in ranges:
+        chosen = order[begin:end]
+        # those that each old range has, by their numbers there, and their released ids
+        mine = [chosen[(chosen >= first) & (chosen < last)] for first, last in partitions.ranges]
+        wanted.append(
+            [(m - first, key[m]) for m, (first, _) in zip(mine, partitions.ranges, strict=True)]
+        )
+    limits = [None, *(int(key[order[begin]]) for begin, _ in ranges[1:]), None]
     pieces = partitions.shuffle(_take, wanted, _join, ranges)
     places = partitions.map(_places_of)
     srid, timezone = world.build.source_srid, world.build.timezone
     return pieces.map(_as_table, places, srid, timezone), list(pairwise(limits))
-
-
-def _of_range(chosen: Ints, own: Range, key: Ints) -> tuple[Ints, Ints]:
-    """Which trajectories of a range are wanted, by their numbers there, and their released ids."""
-    mine = chosen[(chosen >= own[0]) & (chosen < own[1])]
-    return mine - own[0], key[mine]
 
 
 def _places_of(partition: Partition) -> tuple[Metres, Metres]:
@@ -344,12 +347,3 @@ def _as_table(
 ) -> ReleasedTable:
     key, trajectories = piece
     return ReleasedTable(trajectories, np.arange(len(key)), key, *places, None, srid, timezone)
-
-
-def digest_table(
-    database: Database, relation: Relation, stored: Stored, ids: Ids = _ALL
-) -> tuple[int, str]:
-    """How many rows a stored table has, or has of these ids, and a hash of them."""
-    order = [] if stored.in_order else list(relation.key)
-    with database.begin(snapshot=True) as connection:
-        return digest_of(connection, (stored.schema, stored.name), relation.names, order, ids)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import shlex
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -26,7 +27,7 @@ from freqdp_db.model.trajectories import Build
 from freqdp_db.progress import Progress, Within
 from freqdp_db.release.journal import ReplayJournal
 from freqdp_db.release.request import Request
-from freqdp_db.release.table import ReleaseRows, Stored, TablePart, digest_table, tables_of
+from freqdp_db.release.table import ReleaseRows, Stored, TablePart, tables_of
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,7 @@ class Replayed:
     state: WorkingSet
     checked: dict[str, int]
 
+    @cached_property
     def digest(self) -> str:
         """Of the originals, of what was made of them, and of the released ids."""
         originals = WorkingSet(self.build.trajectories, self.build.locations, self.state.key)
@@ -59,7 +61,7 @@ class Replayed:
         return found.hexdigest()
 
     def require_written(self, written: WorkingSet) -> None:
-        """What was written is what the stored draws and logs give: its rows are theirs."""
+        """What is written is what the stored draws and logs give: its rows are theirs."""
         same_ids = np.array_equal(self.state.key, written.key)
         if not same_ids or self.state.digest != written.digest:
             raise VerificationFailed("what was written is not what its draws and logs give")
@@ -73,7 +75,7 @@ class Replayed:
         shown: how many trajectories. tables: what was compared of each, the first one first. more: other
         columns of the release's row.
         """
-        digests = {"tables": tables, "state": self.digest(), "software": freqdp_db.__version__}
+        digests = {"tables": tables, "state": self.digest, "software": freqdp_db.__version__}
         update_release(database, release.release_id, digests=digests, **more)
         rows = sum(rows for _, rows, _ in next(iter(tables.values())))
         return Verified(rows, shown, self.checked)
@@ -146,7 +148,7 @@ def released_state(
         unchanged = _tables_unchanged(database, release)
     if unchanged:
         replayed = replay_steps(database, release, world, progress, checks=False)
-        if replayed.digest() == (release.digests or {})["state"]:
+        if replayed.digest == (release.digests or {})["state"]:
             return replayed.state
     return _verify(database, release, world, progress)[1]
 
@@ -165,7 +167,7 @@ def _tables_unchanged(database: Database, release: ReleaseRow) -> bool:
         verified = release.digests["tables"][relation.suffix]
         ends = pairwise([*(first for first, _, _ in verified), None])
         for (_, *kept), ids in zip(verified, ends, strict=True):
-            if list(digest_table(database, relation, stored, ids)) != kept:
+            if list(stored.digest(database, relation, ids)) != kept:
                 return False
     return True
 

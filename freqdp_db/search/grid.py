@@ -1,4 +1,4 @@
-"""The hierarchical grid: the square it divides, and the directory of its occupied cells.
+"""The hierarchical grid: the segments that it files, the square it divides, the directory of its cells.
 
 Cells are numbered so that the root is 1 and the children of c are 4c .. 4c+3, along the Z-order
 curve. Every cell keeps the tight box of its own segments and of its subtree, which is what the
@@ -16,12 +16,90 @@ from numpy.typing import NDArray
 
 from freqdp_db.engines.ranges import joined, map_each, map_ranges
 from freqdp_db.model.arrays import Ids, Ints, Metres, offsets_from
+from freqdp_db.model.kernels import stable_order
 from freqdp_db.model.trajectories import Locations, Trajectories
-from freqdp_db.search.segments import Segments, distinct_segments
 
 MAX_LEVEL = 24
 _CROWDING = 1.5
 ROOT = 1
+
+
+@dataclass(frozen=True)
+class Segments:
+    """Equal segments of one trajectory are kept once, with their count.
+
+    A trajectory of one sample has one segment of length 0; an empty one has none.
+    """
+
+    trajectory: Ids
+    position: Ids
+    """Where in its trajectory the first occurrence begins."""
+    tail: Ids
+    head: Ids
+    """Locations that it goes from and to."""
+    occurrences: Ids
+
+    def __len__(self) -> int:
+        return len(self.trajectory)
+
+    def take(self, order: Ints) -> Segments:
+        return Segments(
+            self.trajectory[order],
+            self.position[order],
+            self.tail[order],
+            self.head[order],
+            self.occurrences[order],
+        )
+
+    def then(self, others: Segments) -> Segments:
+        """These, and others after them."""
+        return Segments(
+            np.concatenate([self.trajectory, others.trajectory]),
+            np.concatenate([self.position, others.position]),
+            np.concatenate([self.tail, others.tail]),
+            np.concatenate([self.head, others.head]),
+            np.concatenate([self.occurrences, others.occurrences]),
+        )
+
+
+def distinct_segments(trajectories: Trajectories) -> Segments:
+    """Segments in order of (trajectory, tail, head)."""
+    parts = map_ranges(_group, trajectories.offsets, trajectories.offsets, trajectories.location)
+    return Segments(*joined(parts))
+
+
+@njit(nogil=True, cache=True)
+def _group(first, last, offsets, location):  # type: ignore[no-untyped-def]
+    """The columns of `Segments`."""
+    room = offsets[last] - offsets[first]
+    owner, position = np.empty(room, np.int32), np.empty(room, np.int32)
+    tail, head = np.empty(room, np.int32), np.empty(room, np.int32)
+    count = np.empty(room, np.int32)
+    k = -1
+    for t in range(first, last):
+        lo, hi = offsets[t], offsets[t + 1]
+        if hi == lo:
+            continue
+        steps = max(hi - lo - 1, 1)
+        key = np.empty(steps, np.int64)
+        for i in range(steps):
+            a, b = location[lo + i], location[min(lo + i + 1, hi - 1)]
+            key[i] = (np.int64(a) << 32) | np.int64(b)
+        # stable: the first of equal ones is the first occurrence
+        order = stable_order(key)
+        for j in range(steps):
+            i = order[j]
+            if j > 0 and key[i] == key[order[j - 1]]:
+                count[k] += 1
+                continue
+            k += 1
+            owner[k], position[k], count[k] = t, i, 1
+            tail[k], head[k] = location[lo + i], location[min(lo + i + 1, hi - 1)]
+    k += 1
+    # copies, so that the room for repeats is free while other ranges are at work
+    return (
+        owner[:k].copy(), position[:k].copy(), tail[:k].copy(), head[:k].copy(), count[:k].copy()
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -20,11 +20,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from numba import njit
 
-from freqdp_db.model.arrays import Ids, Ints, Metres
+from freqdp_db.engines.ranges import joined, map_each, map_ranges
+from freqdp_db.model.arrays import Flags, Ids, Ints, Metres, offsets_of
 from freqdp_db.model.trajectories import Locations, Trajectories
 from freqdp_db.search.best import ANYWHERE, BestLists, Nearest, Queries
-from freqdp_db.search.grid import Frame, file_segments, levels_of
+from freqdp_db.search.grid import Frame, Segments, distinct_segments, file_segments, levels_of
 from freqdp_db.search.nearest import (
     SegmentIndex,
     index_filed,
@@ -32,7 +34,6 @@ from freqdp_db.search.nearest import (
     nearest_trajectories,
     search_index,
 )
-from freqdp_db.search.segments import Segments, compare_with_build, distinct_segments
 
 INDEX_BYTES = 120
 """What an index takes for a segment while it is made."""
@@ -147,3 +148,86 @@ def _box_distances(queries: Queries, box: Metres) -> Metres:
     dy = np.maximum(np.maximum(y_min - queries.y, queries.y - y_max), 0.0)
     squared: Metres = dx * dx + dy * dy
     return squared
+
+
+# What has become of the segments of a build.
+
+
+@dataclass(frozen=True)
+class SinceBuild:
+    """What has become of the segments of a build in the trajectories as they were edited."""
+
+    built: Trajectories
+    now_at: Ids
+    """[sample of the build]: where the segment that begins there first occurs now; -1: nowhere."""
+    new: Flags
+    """[segment of now]: the build has no such segment of this trajectory."""
+
+    def left_of(self, trajectory: Ids, position: Ids) -> Segments:
+        """Those of the build's segments that are still there, as they are now."""
+        parts = map_each(
+            _left, len(trajectory), trajectory, position,
+            self.built.offsets, self.built.location, self.now_at,
+        )  # fmt: skip
+        owner, now, tail, head = joined(parts)
+        return Segments(owner, now, tail, head, np.ones(len(owner), np.int32))
+
+
+def compare_with_build(segments: Segments, built: Trajectories) -> SinceBuild:
+    """Compare what the build's trajectories have now, after edits, with what the build has."""
+    offsets = offsets_of(segments.trajectory, len(built))
+    parts = map_ranges(
+        _compare, built.offsets, built.offsets, built.location,
+        offsets, segments.position, segments.tail, segments.head,
+    )  # fmt: skip
+    return SinceBuild(built, *joined(parts))
+
+
+@njit(nogil=True, cache=True)
+def _compare(first, last, built_offsets, built_location, offsets, position, tail, head):  # type: ignore[no-untyped-def]
+    """`now_at` and `new` of a range."""
+    begin, begin_now = built_offsets[first], offsets[first]
+    now_at = np.empty(built_offsets[last] - begin, np.int32)
+    new = np.ones(offsets[last] - begin_now, np.bool_)
+    for t in range(first, last):
+        lo, hi = built_offsets[t], built_offsets[t + 1]
+        for i in range(lo, hi):
+            now_at[i - begin] = -1
+            if i == hi - 1 and hi - lo > 1:
+                continue  # no segment begins at the last sample
+            a, b = built_location[i], built_location[min(i + 1, hi - 1)]
+            at = _find(tail, head, offsets[t], offsets[t + 1], a, b)
+            if at >= 0:
+                now_at[i - begin] = position[at]
+                new[at - begin_now] = False
+    return now_at, new
+
+
+@njit(cache=True)
+def _find(tail, head, lo, hi, a, b):  # type: ignore[no-untyped-def]
+    """Where the segment from a to b is among lo to hi - 1, in order of (tail, head); -1: nowhere."""
+    end = hi
+    while lo < hi:
+        middle = (lo + hi) // 2
+        if tail[middle] < a or (tail[middle] == a and head[middle] < b):
+            lo = middle + 1
+        else:
+            hi = middle
+    if lo < end and tail[lo] == a and head[lo] == b:
+        return lo
+    return -1
+
+
+@njit(nogil=True, cache=True)
+def _left(first, last, trajectory, position, offsets, location, now_at):  # type: ignore[no-untyped-def]
+    owner, now = np.empty(last - first, np.int32), np.empty(last - first, np.int32)
+    tail, head = np.empty(last - first, np.int32), np.empty(last - first, np.int32)
+    k = 0
+    for row in range(first, last):
+        t = trajectory[row]
+        i = offsets[t] + position[row]
+        if now_at[i] >= 0:
+            owner[k], now[k] = t, now_at[i]
+            tail[k], head[k] = location[i], location[min(i + 1, offsets[t + 1] - 1)]
+            k += 1
+    return owner[:k].copy(), now[:k].copy(), tail[:k].copy(), head[:k].copy()

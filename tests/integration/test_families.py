@@ -13,7 +13,7 @@ import pytest
 from library import load_city, opened
 from servers import SharedServer, cloned
 from synthetic_world import rough_fits
-from world import freqdp, query, try_only, value
+from world import anonymize, freqdp, query, try_only, value, verify, withdraw
 
 import freqdp_db
 from freqdp_db.db import releases as requests
@@ -56,9 +56,9 @@ def url(shared_server: SharedServer, city_database: str) -> Iterator[str]:
 
 @pytest.mark.parametrize("method", ["swap", "cut", "lg+swap", "pure-l+cut", "gl+swap+cut"])
 def test_unlinked(url: str, method: str, tmp_path: Path) -> None:
-    made = freqdp(url, "anonymize", "city", "--method", method).succeeded()
+    made = anonymize(url, "city", method)
     assert made["kind"] == "unlinked" and made["grantable"]
-    assert freqdp(url, "release", "verify", made["name"]).succeeded()["verified"]
+    verify(url, made["name"])
     measured = freqdp(url, "evaluate", made["name"]).succeeded()
     assert 0 <= measured["metrics"]["exposure"] <= 1 and "la" not in measured["metrics"]
     freqdp(url, "release", "report", made["name"], "--out", str(tmp_path / "r.html")).succeeded()
@@ -69,7 +69,7 @@ def test_unlinked(url: str, method: str, tmp_path: Path) -> None:
 
 def test_swapping_loses_nothing(url: str) -> None:
     """By SQL: every place and time of the build is in the table, and no other."""
-    freqdp(url, "anonymize", "city", "--method", "swap", "--clock", "0s", "--as", "r").succeeded()
+    anonymize(url, "city", "swap", "--clock", "0s", "--as", "r")
     source = (
         "SELECT l.geom::text, s.at FROM freqdp.sample s JOIN freqdp.location l "
         "USING (build_id, location_id)"
@@ -82,7 +82,7 @@ def test_swapping_loses_nothing(url: str) -> None:
 @pytest.mark.parametrize("method", ["swap", "lg+swap", "cut"])
 def test_times_are_on_one_clock(url: str, method: str) -> None:
     """By SQL: every time is a tick, one sample of a trajectory for each, none moved by more than half."""
-    freqdp(url, "anonymize", "city", "--method", method, "--as", "r").succeeded()
+    anonymize(url, "city", method, "--as", "r")
     tick = float(value(url, "SELECT parameters ->> 'clock' FROM freqdp_release.catalog"))
     assert tick == clock_for(int(value(url, "SELECT median_gap_us FROM freqdp.build"))) / 1e6
     off = (
@@ -103,7 +103,7 @@ def test_times_are_on_one_clock(url: str, method: str) -> None:
 
 def test_ends_lie_at_places_of_several_in_the_source(url: str) -> None:
     """By SQL, after a method that puts visits in: they do not count."""
-    freqdp(url, "anonymize", "city", "--method", "lg+cut", "--ends", "5", "--as", "r").succeeded()
+    anonymize(url, "city", "lg+cut", "--ends", "5", "--as", "r")
     few = (
         "WITH ends AS (SELECT DISTINCT ON (trajectory_id) geom FROM freqdp_release.r "
         "ORDER BY trajectory_id, seq {}), visited AS (SELECT l.geom, count(DISTINCT s.trajectory_id) "
@@ -123,21 +123,21 @@ def test_a_release_from_before_the_clock_verifies(
     """Its parameters have no clock, its steps counted less, and its ends were counted otherwise."""
     with monkeypatch.context() as before:
         before.setattr(Request, "with_facts", lambda request, dataset, build: request)
-        freqdp(url, "anonymize", "city", "--method", method, "--as", "r").succeeded()
+        anonymize(url, "city", method, "--as", "r")
     assert value(url, "SELECT parameters ? 'clock' FROM freqdp_release.catalog") is False
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(
             "UPDATE freqdp.release_step SET counts = counts - 'pieced_together' - 'trajectories'"
         )
-    assert freqdp(url, "release", "verify", "r").succeeded()["verified"]
+    verify(url, "r")
     assert freqdp(url, "release", "show", "r").succeeded()["name"] == "r"
 
 
 @pytest.mark.parametrize("counts", ["'pieced_together' - 'trajectories'", "'groups'"])
 def test_counts_that_are_gone_are_seen(url: str, counts: str) -> None:
     """Also those that a release from before the clock need not have."""
-    freqdp(url, "anonymize", "city", "--method", "swap", "--as", "r").succeeded()
-    freqdp(url, "release", "verify", "r").succeeded()
+    anonymize(url, "city", "swap", "--as", "r")
+    verify(url, "r")
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(f"UPDATE freqdp.release_step SET counts = counts - {counts}")
     answer = freqdp(url, "release", "verify", "r")
@@ -145,45 +145,41 @@ def test_counts_that_are_gone_are_seen(url: str, counts: str) -> None:
 
 
 def test_an_unlinked_release_is_not_put_beside_a_linked_one(url: str) -> None:
-    freqdp(url, "anonymize", "city", "--method", "lg", "--as", "linked").succeeded()
+    anonymize(url, "city", "lg", "--as", "linked")
     freqdp(url, "anonymize", "city", "--method", "swap").refused("linked", "undoes")
     assert value(url, "SELECT count(*) FROM freqdp.release") == 1
-    freqdp(url, "anonymize", "city", "--method", "swap", "--beside", "linked").succeeded()
+    anonymize(url, "city", "swap", "--beside", "linked")
+    # where that was accepted, one more is no news
+    anonymize(url, "city", "lg", "--new-draw")
 
 
 def test_a_linked_release_is_not_put_beside_an_unlinked_one(url: str) -> None:
     """Which of the two was first makes no difference to who has both."""
-    freqdp(url, "anonymize", "city", "--method", "swap", "--as", "mixed").succeeded()
+    anonymize(url, "city", "swap", "--as", "mixed")
     refusal = freqdp(url, "anonymize", "city", "--method", "lg").refused("mixed", "undoes")
     assert "--hold" in refusal["remedy"]
     assert value(url, "SELECT count(*) FROM freqdp.release") == 1
     # what analysts never get is no harm, and what is held is looked at again
-    freqdp(url, "anonymize", "city", "--method", "lg", "--seed", "1").succeeded()
-    freqdp(url, "anonymize", "city", "--method", "lg", "--hold", "--as", "kept").succeeded()
+    anonymize(url, "city", "lg", "--seed", "1")
+    anonymize(url, "city", "lg", "--hold", "--as", "kept")
     freqdp(url, "release", "approve", "kept").refused("mixed", "undoes")
-    freqdp(url, "release", "withdraw", "mixed").succeeded()
+    withdraw(url, "mixed")
     freqdp(url, "release", "approve", "kept").succeeded()
 
 
 def test_moved_objects_are_linked_too(url: str) -> None:
     """A trajectory of w4m is one object's, moved: it tells who is who in an unlinked release."""
-    freqdp(url, "anonymize", "city", "--method", "w4m", "--as", "moved").succeeded()
+    anonymize(url, "city", "w4m", "--as", "moved")
     freqdp(url, "anonymize", "city", "--method", "swap").refused("moved", "undoes")
-    freqdp(url, "release", "withdraw", "moved").succeeded()
-    freqdp(url, "anonymize", "city", "--method", "swap", "--as", "mixed").succeeded()
+    withdraw(url, "moved")
+    anonymize(url, "city", "swap", "--as", "mixed")
     freqdp(url, "anonymize", "city", "--method", "w4m", "--new-draw").refused("mixed", "undoes")
-    freqdp(url, "anonymize", "city", "--method", "glove").succeeded()
-
-
-def test_a_linked_release_may_follow_where_that_was_accepted(url: str) -> None:
-    freqdp(url, "anonymize", "city", "--method", "lg", "--as", "linked").succeeded()
-    freqdp(url, "anonymize", "city", "--method", "swap", "--beside", "linked").succeeded()
-    freqdp(url, "anonymize", "city", "--method", "lg", "--new-draw").succeeded()
+    anonymize(url, "city", "glove")
 
 
 def test_two_unlinked_releases_are_joined_by_their_true_samples(url: str) -> None:
     """Whoever has both reads in one what the other cut apart."""
-    freqdp(url, "anonymize", "city", "--method", "lg+swap+cut", "--as", "both").succeeded()
+    anonymize(url, "city", "lg+swap+cut", "--as", "both")
     refused = freqdp(url, "anonymize", "city", "--method", "cut").refused(
         "both", "unlinked", "true samples of the same times join both"
     )
@@ -197,12 +193,10 @@ def test_two_unlinked_releases_are_joined_by_their_true_samples(url: str) -> Non
     same = freqdp(url, "plan", "city", "--method", "lg+swap+cut").succeeded()
     assert same["refused"] is None and same["guarantee"]["object"].startswith("one object_id (")
     # for curators it may be made, and is looked at again
-    freqdp(url, "anonymize", "city", "--method", "cut", "--hold", "--as", "kept").succeeded()
+    anonymize(url, "city", "cut", "--hold", "--as", "kept")
     refused = freqdp(url, "release", "approve", "kept").refused("both", "join both")
     assert "leave this one held" in refused["remedy"]
-    made = freqdp(
-        url, "anonymize", "city", "--method", "cut", "--beside", "both", "--as", "told"
-    ).succeeded()
+    made = anonymize(url, "city", "cut", "--beside", "both", "--as", "told")
     assert (
         "the unlinking, from whoever has both as well: true samples join the two, which was accepted"
     ) in made["guarantee"]["not_protected"]
@@ -213,7 +207,7 @@ def test_two_unlinked_releases_are_joined_by_their_true_samples(url: str) -> Non
     freqdp(url, *more, "both,told").succeeded()
     freqdp(url, *more, "city_current").succeeded()
     for name in ("both", "told", "city_1", "city_2"):
-        freqdp(url, "release", "withdraw", name).succeeded()
+        withdraw(url, name)
     freqdp(url, "release", "approve", "kept").succeeded()
 
 
@@ -269,13 +263,13 @@ def test_unlinked_releases_of_other_days_are_not_joined(url: str) -> None:
             "--time", "at", "--geom", "geom",
         ).succeeded()  # fmt: skip
         freqdp(url, "dataset", "build", name).succeeded()
-    freqdp(url, "anonymize", "first", "--method", "cut").succeeded()
-    freqdp(url, "anonymize", "later", "--method", "cut").succeeded()
+    anonymize(url, "first", "cut")
+    anonymize(url, "later", "cut")
     refused = freqdp(url, "anonymize", "city", "--method", "cut").refused("later_1", "join both")
     assert "--beside later_1,first_1" in refused["remedy"]
     for name in ("first_1", "later_1"):
-        freqdp(url, "release", "withdraw", name).succeeded()
-    freqdp(url, "anonymize", "first", "--method", "lg", "--as", "linked").succeeded()
+        withdraw(url, name)
+    anonymize(url, "first", "lg", "--as", "linked")
     freqdp(url, "anonymize", "later", "--method", "cut", "--new-draw").refused("linked", "undoes")
 
 
@@ -287,16 +281,14 @@ def test_objects_by_another_column_have_the_same_samples(url: str) -> None:
         "--geom", "geom",
     ).succeeded()  # fmt: skip
     freqdp(url, "dataset", "build", "plates").succeeded()
-    freqdp(url, "anonymize", "plates", "--method", "lg", "--as", "linked").succeeded()
+    anonymize(url, "plates", "lg", "--as", "linked")
     freqdp(url, "anonymize", "city", "--method", "swap").refused("linked", "undoes")
 
 
 def test_accepting_an_unlinked_release_accepts_no_linked_one(url: str) -> None:
-    freqdp(url, "anonymize", "city", "--method", "cut", "--as", "pieces").succeeded()
-    freqdp(
-        url, "anonymize", "city", "--method", "swap", "--beside", "pieces", "--as", "s"
-    ).succeeded()
-    freqdp(url, "release", "withdraw", "pieces").succeeded()
+    anonymize(url, "city", "cut", "--as", "pieces")
+    anonymize(url, "city", "swap", "--beside", "pieces", "--as", "s")
+    withdraw(url, "pieces")
     freqdp(url, "anonymize", "city", "--method", "lg").refused("s is a published release", "undoes")
 
 
@@ -322,7 +314,7 @@ def test_a_job_that_replaces_an_unlinked_release_may_follow_it(url: str) -> None
     assert value(url, spends) == 2
     assert served('{"keep": 2, "new_draw": true, "beside": "city_current"}')[0] == "done"
     assert value(url, live) == ["city_2", "city_3"]
-    freqdp(url, "release", "withdraw", "city_3").succeeded()
+    withdraw(url, "city_3")
     # held until it was measured, and granted by the job: the one before is replaced as well
     freqdp(url, "dataset", "set", "city", "--max-exposure", "100%").succeeded()
     assert served('{"keep": 1, "new_draw": true}')[0] == "done"
@@ -347,7 +339,7 @@ _STRICT = ("city", "--method", "strict", "--epsilon", "1", "--size", "200")
 def test_a_guarantee_beside_true_samples(url: str) -> None:
     """`strict` says which releases of the same objects it does not cover, wherever it is read."""
     alone = freqdp(url, "plan", *_STRICT).succeeded()["guarantee"]["not_protected"]
-    freqdp(url, "anonymize", "city", "--method", "cut", "--as", "pieces").succeeded()
+    anonymize(url, "city", "cut", "--as", "pieces")
     said = (
         "true samples of the same objects in pieces (cut), which is published as well: no guarantee "
         "covers them and no sum counts them"
@@ -364,8 +356,8 @@ def test_a_guarantee_beside_true_samples(url: str) -> None:
     shown = _words(freqdp(url, "budget", "city", in_words=True).out)
     assert "are not in this sum. Published with true samples: pieces (cut)." in shown
     # what analysts cannot read is no such release
-    freqdp(url, "release", "withdraw", "pieces").succeeded()
-    freqdp(url, "anonymize", "city", "--method", "cut", "--hold", "--as", "kept").succeeded()
+    withdraw(url, "pieces")
+    anonymize(url, "city", "cut", "--hold", "--as", "kept")
     assert freqdp(url, "budget", "city").succeeded()["other_units"][0]["true_samples"] == []
 
 
@@ -394,9 +386,7 @@ def _words(out: str) -> str:
 
 
 def test_one_object_is_protected(url: str, tmp_path: Path) -> None:
-    made = freqdp(
-        url, "anonymize", "city", "--method", "strict", "--epsilon", "1", "--size", "200"
-    ).succeeded()
+    made = anonymize(url, "city", "strict", "--epsilon", "1", "--size", "200")
     assert (made["kind"], made["unit"]) == ("synthetic", "person")
     one = "one object_id (column object_id of demo.city)"
     assert f"differentially private for {one} with all its data" in made["guarantee"]["plain"]
@@ -408,7 +398,7 @@ def test_one_object_is_protected(url: str, tmp_path: Path) -> None:
     page = tmp_path / "r.html"
     freqdp(url, "release", "report", made["name"], "--public", "--out", str(page)).succeeded()
     assert errors in page.read_text("utf-8")
-    assert freqdp(url, "release", "verify", made["name"]).succeeded()["checked"]["trips"] == 200
+    assert verify(url, made["name"])["checked"]["trips"] == 200
     budget = freqdp(url, "budget", "city").succeeded()
     assert budget["unit"] == "occurrence" and float(budget["spent"]) == 0
     (persons,) = budget["other_units"]
@@ -417,9 +407,7 @@ def test_one_object_is_protected(url: str, tmp_path: Path) -> None:
     freqdp(url, "evaluate", made["name"]).succeeded()
     freqdp(url, "ledger", "verify").succeeded()
     # the same again draws nothing; the budget for persons ends at epsilon 4
-    assert freqdp(
-        url, "anonymize", "city", "--method", "strict", "--epsilon", "1", "--size", "200"
-    ).succeeded()["existed"]
+    assert anonymize(url, "city", "strict", "--epsilon", "1", "--size", "200")["existed"]
     refused = freqdp(url, "anonymize", "city", "--method", "strict", "--epsilon", "5").refused(
         f"the budget for {one} does not allow this (rho): requested 0.4"
     )
@@ -447,8 +435,8 @@ def test_the_ledger_says_which_releases_its_bound_does_not_cover(url: str) -> No
 
 @pytest.mark.parametrize("method", ["adatrace", "dpt"])
 def test_baselines(url: str, method: str) -> None:
-    made = freqdp(url, "anonymize", "city", "--method", method, "--epsilon", "0.5").succeeded()
-    assert freqdp(url, "release", "verify", made["name"]).succeeded()["verified"]
+    made = anonymize(url, "city", method, "--epsilon", "0.5")
+    verify(url, made["name"])
 
 
 def test_a_guarantee_for_an_object_needs_public_facts(url: str) -> None:
@@ -479,8 +467,8 @@ def test_a_region_with_an_outline(url: str, tmp_path: Path) -> None:
     assert all(text.startswith("MULTIPOLYGON(((") for text in said)
     # a union may begin its ring elsewhere
     assert len({frozenset(text[15:-3].split(", ")) for text in said}) == 1
-    made = freqdp(url, "anonymize", "city", "--method", "strict", "--size", "200").succeeded()
-    assert freqdp(url, "release", "verify", made["name"]).succeeded()["verified"]
+    made = anonymize(url, "city", "strict", "--size", "200")
+    verify(url, made["name"])
     out = f'SELECT count(*) FROM freqdp_release."{made["name"]}" r, demo.area a '
     assert value(url, out + "WHERE NOT ST_DWithin(r.geom, a.geom, 0.000001)") == 0
     query(url, "SELECT freqdp.request_release('city', 'strict', 1, jsonb_build_object('region', %s::text))",
@@ -528,7 +516,7 @@ def test_trips_on_roads(url: str, tmp_path: Path) -> None:
     freqdp(url, *on_roads, "demo.loose").refused("--roads", "do not connect")
     assert value(url, "SELECT count(*) FROM freqdp.spend WHERE kind = 'spend'") == 0
     made = freqdp(url, *on_roads, "demo.roads").succeeded()
-    assert freqdp(url, "release", "verify", made["name"]).succeeded()["verified"]
+    verify(url, made["name"])
     far = value(
         url,
         "SELECT max(d) FROM (SELECT (SELECT min(ST_Distance(r.geom::geography, p.geom::geography)) "
@@ -549,12 +537,12 @@ def test_ends_of_trips_are_trimmed_by_the_map(url: str) -> None:
     assert "650 m by road" in value(
         url, f"SELECT guarantee->>'plain' FROM freqdp_release.catalog WHERE name = '{name}'"
     )
-    freqdp(url, "release", "verify", name).succeeded()
+    verify(url, name)
     kept = value(url, f"SELECT count(*) FROM freqdp_release.{name}")
-    freqdp(url, "release", "withdraw", name).succeeded()
+    withdraw(url, name)
     plain = freqdp(url, *ask).succeeded()["name"]
     assert 0 < kept < value(url, f"SELECT count(*) FROM freqdp_release.{plain}")
-    freqdp(url, "release", "withdraw", plain).succeeded()
+    withdraw(url, plain)
 
 
 def test_recommended_on_roads(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

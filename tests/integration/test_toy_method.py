@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,7 +18,7 @@ import pyogrio
 import pytest
 from library import build_points, make_points, opened
 from servers import SharedServer, cloned
-from world import freqdp, query
+from world import anonymize, freqdp, query, verify, withdraw
 
 from freqdp_db.cli.commands import declared
 from freqdp_db.db import schema as upgrade
@@ -80,17 +81,12 @@ class ShiftStep(Step[ShiftOptions, Shifts, Nothing]):
         return Nothing(), replace(state, trajectories=replace(before, at=at))
 
     def check(self, done: Taken[ShiftOptions, Shifts, Nothing]) -> dict[str, int]:
-        moved = done.after.trajectories.at - done.before.trajectories.at
-        for t, (begin, end) in enumerate(
-            zip(
-                done.before.trajectories.offsets[:-1],
-                done.before.trajectories.offsets[1:],
-                strict=True,
-            )
-        ):
+        before = done.before.trajectories
+        moved = done.after.trajectories.at - before.at
+        for t, (begin, end) in enumerate(pairwise(before.offsets)):
             if not (moved[begin:end] == done.drawn.seconds[t] * _US).all():
                 raise VerificationFailed("a sample was moved by another time")
-        return {"shifted": len(done.before.trajectories)}
+        return {"shifted": len(before)}
 
 
 def _nothing(values: Mapping[str, Any], protected: ProtectedUnit) -> Guarantee:
@@ -130,7 +126,7 @@ def test_the_whole_way(url: str, method: str, tmp_path: Path) -> None:
         assert made.verified is not None and made.verified.checked["shifted"] == 6
         assert made.release.parameters["most"] == 30
         assert _asked(database, method).existed
-    found = freqdp(url, "release", "verify", "d_1").succeeded()
+    found = verify(url, "d_1")
     assert found["checked"]["shifted"] == 6
     freqdp(url, "plan", "d", "--method", method).succeeded()
     freqdp(url, "evaluate", "d_1").succeeded()
@@ -166,14 +162,14 @@ def test_resumed_after_its_draw(url: str, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_table_that_was_changed_is_found(url: str) -> None:
-    freqdp(url, "anonymize", "d", "--method", "shift").succeeded()
+    anonymize(url, "d", "shift")
     query(url, "UPDATE freqdp_release.d_1 SET at = at + interval '1 s' WHERE seq = 1")
     assert freqdp(url, "release", "verify", "d_1").code == 3
 
 
 @pytest.mark.parametrize("damage", ["DELETE FROM", "UPDATE"])
 def test_a_draw_that_is_not_there_is_said(url: str, damage: str) -> None:
-    freqdp(url, "anonymize", "d", "--method", "shift").succeeded()
+    anonymize(url, "d", "shift")
     query(url, f"{damage} freqdp.step_column{' SET name = $$hours$$' * (damage == 'UPDATE')}")
     answer = freqdp(url, "release", "verify", "d_1")
     assert answer.code == 3
@@ -274,7 +270,7 @@ def counted(url: str, monkeypatch: pytest.MonkeyPatch) -> str:
     registry.find_method.cache_clear()
     with opened(url) as database:
         upgrade.upgrade(database)
-    made = freqdp(url, "anonymize", "d", "--method", "hours").succeeded()
+    made = anonymize(url, "d", "hours")
     assert made["table"] == "freqdp_release.d_1_hour"
     assert made["relations"] == ["freqdp_release.d_1_hour", "freqdp_release.d_1_place"]
     assert made["verified"]["checked"] == {"hours": 24} and made["rows"] == 24
@@ -323,7 +319,7 @@ def test_another_table_is_published(counted: str) -> None:
 
 @pytest.mark.parametrize("suffix", ["hour", "place"])
 def test_another_table_is_verified(counted: str, suffix: str) -> None:
-    assert freqdp(counted, "release", "verify", "d_1").succeeded()["checked"] == {"hours": 24}
+    assert verify(counted, "d_1")["checked"] == {"hours": 24}
     changes = {"hour": "UPDATE {} SET value = value + 1 WHERE hour = 7", "place": "DELETE FROM {}"}
     query(counted, changes[suffix].format(f"freqdp_release.d_1_{suffix}"))
     answer = freqdp(counted, "release", "verify", "d_1")
@@ -369,7 +365,7 @@ def test_another_table_is_copied_and_withdrawn(counted: str, shared_server: Shar
         rows = "SELECT * FROM freqdp_release.d_current_hour ORDER BY 1"
         assert query(other, rows) == query(counted, rows)
         assert _relations(other) == _relations(counted)
-        freqdp(counted, "release", "withdraw", "d_1").succeeded()
+        withdraw(counted, "d_1")
         assert _relations(counted) == []
         assert freqdp(counted, *copy).succeeded()["removed"] == ["d_1"]
         assert _relations(other) == []
@@ -377,7 +373,7 @@ def test_another_table_is_copied_and_withdrawn(counted: str, shared_server: Shar
 
 def test_the_newest_may_have_other_relations(counted: str) -> None:
     """Views of what the newest release does not have go; names with a suffix are reserved."""
-    freqdp(counted, "anonymize", "d", "--method", "shift").succeeded()
+    anonymize(counted, "d", "shift")
     assert [name for name in _relations(counted) if name.startswith("d_current")] == [
         "d_current", "d_current_line", "d_current_trip",
     ]  # fmt: skip

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import sys
-
 import psycopg
 import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
-from world import freqdp, query, value, written
+from world import anonymize, freqdp, query, value, verify, withdraw, written
 
-from freqdp_db.release.pipeline import anonymize
+from freqdp_db.release import pipeline
 from freqdp_db.release.request import Request
 
 
 def test_views_follow_the_release(city: str) -> None:
     """Granted, shown as the newest, and gone with it; a view of somebody's is in the way."""
-    freqdp(
-        city, "anonymize", "city", "--method", "lg", "--epsilon", "0.5", "--signature", "3"
-    ).succeeded()
+    anonymize(city, "city", "lg", "--epsilon", "0.5", "--signature", "3")
     analyst = make_conninfo(city, options="-c role=freqdp_analyst")
     with psycopg.connect(analyst) as reader:
         for part in ("", "_line", "_trip"):
@@ -38,10 +34,10 @@ def test_views_follow_the_release(city: str) -> None:
     plan = query(city, "EXPLAIN SELECT * FROM freqdp_release.city_1_trip WHERE trajectory_id = 1")
     assert any("Index Cond: (trajectory_id = " in line for (line,) in plan), plan
     query(city, "CREATE VIEW public.mine AS SELECT count(*) FROM freqdp_release.city_1_trip")
-    waiting = freqdp(city, "release", "withdraw", "city_1").succeeded()
+    waiting = withdraw(city, "city_1")
     assert "public.mine" in waiting["waits_for"]
     query(city, "DROP VIEW public.mine")
-    freqdp(city, "release", "withdraw", "city_1").succeeded()
+    withdraw(city, "city_1")
     left = query(
         city,
         "SELECT relname FROM pg_class WHERE relnamespace = 'freqdp_release'::regnamespace "
@@ -51,7 +47,7 @@ def test_views_follow_the_release(city: str) -> None:
 
 
 def test_no_trips_where_points_are_only_middles(city: str) -> None:
-    freqdp(city, "anonymize", "city", "--method", "glove", "--k", "2").succeeded()
+    anonymize(city, "city", "glove", "--k", "2")
     assert value(city, "SELECT to_regclass('freqdp_release.city_1_trip')") is None
     assert value(city, "SELECT to_regclass('freqdp_release.city_current_line')") is not None
 
@@ -59,7 +55,7 @@ def test_no_trips_where_points_are_only_middles(city: str) -> None:
 @pytest.mark.parametrize("method", ["lg", "w4m", "glove", "lg+cut"])
 def test_the_columns_of_a_release_are_known_before_it_is_made(city: str, method: str) -> None:
     request = Request.parse(method)
-    freqdp(city, "anonymize", "city", "--method", method).succeeded()
+    anonymize(city, "city", method)
     kinds = "replace(replace(format_type(atttypid, atttypmod), ',32631', ''), ',4326', '')"
     for relation in request.method.relations:
         found = query(
@@ -74,7 +70,7 @@ def test_the_columns_of_a_release_are_known_before_it_is_made(city: str, method:
 
 
 def test_a_view_on_the_newest_is_found_before_anything_is_spent(city: str) -> None:
-    freqdp(city, "anonymize", "city", "--method", "glove", "--k", "2").succeeded()
+    anonymize(city, "city", "glove", "--k", "2")
     query(city, "CREATE SCHEMA bi")
     query(city, "CREATE VIEW bi.v AS SELECT trajectory_id, area FROM freqdp_release.city_current")
     before = written(city)
@@ -84,9 +80,9 @@ def test_a_view_on_the_newest_is_found_before_anything_is_spent(city: str) -> No
     assert "DROP VIEW bi.v" in refused["remedy"]
     assert written(city) == before
     # what is held changes no view; a release that fits it is published beside it
-    freqdp(city, "anonymize", "city", "--method", "lg", "--epsilon", "1", "--hold").succeeded()
+    anonymize(city, "city", "lg", "--epsilon", "1", "--hold")
     freqdp(city, "release", "approve", "city_2").refused("bi.v")
-    freqdp(city, "anonymize", "city", "--method", "glove", "--k", "3").succeeded()
+    anonymize(city, "city", "glove", "--k", "3")
     query(city, "DROP VIEW bi.v")
     freqdp(city, "release", "approve", "city_2").succeeded()
 
@@ -94,10 +90,10 @@ def test_a_view_on_the_newest_is_found_before_anything_is_spent(city: str) -> No
 def test_a_view_that_comes_meanwhile_does_not_lose_the_release(
     city: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    freqdp(city, "anonymize", "city", "--method", "glove", "--k", "2").succeeded()
+    anonymize(city, "city", "glove", "--k", "2")
     query(city, "CREATE VIEW public.v AS SELECT area FROM freqdp_release.city_current")
     with monkeypatch.context() as patched:
-        patched.setattr(sys.modules[anonymize.__module__], "require_replaceable", lambda *of: None)
+        patched.setattr(pipeline, "require_replaceable", lambda *of: None)
         refused = freqdp(city, "anonymize", "city", "--method", "lg", "--epsilon", "1").refused(
             "'city_2' is made, but not published", "public.v"
         )
@@ -122,7 +118,7 @@ def test_days_are_those_of_the_dataset(city: str) -> None:
         "--geom", "geom", "--timezone", "Asia/Tokyo",
     ).succeeded()  # fmt: skip
     freqdp(city, "dataset", "build", "far").succeeded()
-    freqdp(city, "anonymize", "far", "--method", "swap").succeeded()
+    anonymize(city, "far", "swap")
     wrong = value(
         city,
         "SELECT count(*) FROM freqdp_release.far_1_line, LATERAL ST_DumpPoints(geom) AS d "
@@ -130,4 +126,4 @@ def test_days_are_those_of_the_dataset(city: str) -> None:
     )
     days = value(city, "SELECT count(DISTINCT day) FROM freqdp_release.far_1_line")
     assert wrong == 0 and days > 1
-    freqdp(city, "release", "verify", "far_1").succeeded()
+    verify(city, "far_1")

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from library import opened
 from servers import SharedServer, cloned
-from world import city_template, freqdp, query, value, written
+from world import city_template, freqdp, query, value, verify, withdraw, written
 
 from freqdp_db.privacy.guarantee import WINDOWS_TOGETHER
 
@@ -157,8 +157,7 @@ def test_windows_add_up_where_a_person_counts_with_all_data(city: str) -> None:
 
 def test_epsilon_for_an_occurrence_renews_too(city: str) -> None:
     for window in (MONDAY, TUESDAY):
-        for _ in range(4):
-            _release(city, window, *LG, "--new-draw")
+        _release(city, window, "--method", "lg", "--epsilon", "4", "--signature", "2")
         freqdp(city, "anonymize", "city", "--window", window, *LG, "--new-draw").refused(
             f"in {window}"
         )
@@ -341,7 +340,7 @@ def test_a_window_is_closed_when_it_is_released(city: str) -> None:
 def test_a_window_without_data_is_a_release_too(city: str, method: str) -> None:
     _by_day(city)
     name = _release(city, "2020-02-29", "--method", method)["name"]
-    freqdp(city, "release", "verify", name).succeeded()
+    verify(city, name)
     other = _release(city, "2020-03-01", "--method", method)
     assert not other["existed"]
 
@@ -364,5 +363,5 @@ def test_builds_of_windows_are_swept(city: str) -> None:
     name = _release(city, MONDAY, *LG)["name"]
     freqdp(city, "plan", "city", "--window", TUESDAY, *LG).succeeded()
     assert query(city, live) == [(MONDAY,), (TUESDAY,), (None,)]
-    freqdp(city, "release", "withdraw", name).succeeded()
+    withdraw(city, name)
     assert query(city, live) == [(TUESDAY,), (None,)]

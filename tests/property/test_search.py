@@ -1,84 +1,199 @@
-"""K-nearest search equals a naive scan, ties included."""
+"""Every search gives the answer of a naive scan, ties included: in memory, paged, and the paper's."""
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
 import naive
 import numpy as np
-from hypothesis import given, settings
+import pytest
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from small_worlds import SmallWorld, as_lists, thorough, worlds
+from small_worlds import SmallWorld, as_lists, quick, thorough, worlds
 
-from freqdp_db.model.arrays import Flags, offsets_from
+from freqdp_db.dataset.snapping import snap_grid
+from freqdp_db.errors import BadInput
+from freqdp_db.loading.city import City
+from freqdp_db.model.arrays import Ids, Ints, offsets_from
 from freqdp_db.model.trajectories import Clock, Locations, Trajectories
-from freqdp_db.search.best import Queries
-from freqdp_db.search.grid import cells_of, file_trajectories
-from freqdp_db.search.nearest import index_segments, nearest_trajectories
-from freqdp_db.search.segments import distinct_segments
+from freqdp_db.paper.bench import parse_names
+from freqdp_db.paper.strategies import DEFAULT, STRATEGIES, distinct_rows, index_bytes
+from freqdp_db.search import stored
+from freqdp_db.search.best import Nearest, Queries
+from freqdp_db.search.grid import cells_of, distinct_segments, file_trajectories
+from freqdp_db.search.stored import GridSearch, StoredGrid
+
+OTHERS = [name for name in STRATEGIES if name != "linear"]
 
 
-@st.composite
-def _queries(draw: st.DrawFn, world: SmallWorld) -> list[tuple[float, float, int, list[int]]]:
-    """(x, y, k, trajectories to skip): any point, also far outside, and k beyond what there is."""
-    coordinate = st.one_of(
-        st.integers(-200, 800).map(float), st.integers(-4_000_000, 4_000_000).map(lambda n: n / 4)
+def _world(walks: list[Any], places: Locations, rng: np.random.Generator) -> SmallWorld:
+    offsets = offsets_from(np.array([len(walk) for walk in walks]))
+    location = np.concatenate([np.zeros(0, np.int32), *walks]).astype(np.int32)
+    at = np.arange(len(location), dtype=np.int64)
+    trajectories = Trajectories(offsets, location, at, np.zeros(len(walks), np.int64))
+    return SmallWorld(trajectories, places, Clock(1, 1), rng.permutation(len(walks)))
+
+
+def _crowd(seed: int) -> SmallWorld:
+    """Random walks on few grid points, so that distances tie: with stays, repeats, empty ones,
+    single samples and, as every GPS has them, some far outliers."""
+    rng = np.random.default_rng(seed)
+    side, pitch = int(rng.integers(1, 30)), float(rng.choice([0.25, 100.0, 1000.0]))
+    grid = np.stack(np.meshgrid(np.arange(side), np.arange(side)), -1).reshape(-1, 2)
+    grid = np.concatenate([grid, rng.integers(-50_000, 50_000, (3, 2))])
+    places = Locations(500_000 + pitch * grid[:, 0], 4_000_000 + pitch * grid[:, 1])
+    stride = int(rng.integers(1, side + 1))
+    walks = []
+    for length in rng.integers(0, rng.choice([3, 60]), rng.integers(1, 40)):
+        step = rng.integers(-stride, stride + 1, (length, 2)) * (rng.random((length, 1)) < 0.6)
+        cell = np.clip(rng.integers(0, side, 2) + np.cumsum(step, 0), 0, side - 1)
+        place = cell[:, 1] * side + cell[:, 0]
+        outlier = rng.random(length) < 0.02
+        place[outlier] = side * side + rng.integers(0, 3, outlier.sum())
+        walks.append(place)
+    return _world(walks, places, rng)
+
+
+seeds = st.integers(0, 2**32)
+any_world = st.one_of(worlds(allow_empty=True), seeds.map(_crowd))
+
+
+@cache
+def _city() -> SmallWorld:
+    """People and taxis of the demo's city, on a grid of 100 m."""
+    owner, x, y = [], [], []
+    for chunk in City(40, 2, np.random.default_rng(1)).chunks():
+        usable = np.isfinite(chunk.samples.x) & (np.abs(chunk.samples.x) > 1)
+        owner.append(chunk.samples.object_id[usable])
+        x.append(chunk.samples.x[usable] * 111_000)
+        y.append(chunk.samples.y[usable] * 111_000)
+    names, number = np.unique(np.concatenate(owner), return_inverse=True)
+    snapped = snap_grid(np.concatenate(x), np.concatenate(y), 100.0)
+    walks = [snapped.of_row[number == t] for t in range(len(names))]
+    return _world(walks, snapped.locations, np.random.default_rng(2))
+
+
+def _queries(trajectories: Trajectories, places: Locations, seed: int, count: int) -> Queries:
+    """At places, near them and far outside; K from none to more than there are; some left out."""
+    rng = np.random.default_rng(seed)
+    size = len(trajectories)
+    at = rng.integers(0, len(places), count)
+    apart = rng.choice([0.0, 0.001, 37.3, 5000.0, 1e6], count)
+    angle = rng.random(count)
+    skips = [np.flatnonzero(rng.random(size) < rng.choice([0, 0.3, 1])) for _ in range(count)]
+    return Queries(
+        places.x[at] + apart * np.cos(angle),
+        places.y[at] + apart * np.sin(angle),
+        rng.integers(0, min(size, 12) + 3, count),
+        offsets_from(np.array([len(skip) for skip in skips])),
+        np.concatenate([np.zeros(0, np.int64), *skips]).astype(np.int32),
     )
-    place = st.integers(0, len(world.locations) - 1)
-    at_place = place.map(lambda i: (float(world.locations.x[i]), float(world.locations.y[i])))
-    size = len(world.trajectories)
-    query = st.tuples(
-        st.one_of(at_place, st.tuples(coordinate, coordinate)),
-        st.integers(0, size + 2),
-        st.sets(st.integers(0, size - 1)).map(sorted),
-    )
-    return [(x, y, k, skip) for (x, y), k, skip in draw(st.lists(query, max_size=5))]
 
 
-def _scan(world: SmallWorld, x: float, y: float, k: int, skip: list[int]) -> list[Any]:
+def _at(places: Locations, chosen: Ints, k: int) -> Queries:
+    """The K nearest of these places, nobody left out."""
+    return Queries(
+        places.x[chosen], places.y[chosen], np.full(len(chosen), k),
+        np.zeros(len(chosen) + 1, np.int64), np.zeros(0, np.int32),
+    )  # fmt: skip
+
+
+def _found(name: str, world: SmallWorld, queries: Queries) -> Nearest:
+    strategy = STRATEGIES[name]
+    index = strategy.build(world.trajectories, world.locations, world.rank)
+    return strategy.query(index, queries)
+
+
+def _same(found: Nearest, expected: Nearest) -> None:
+    for column in ("loss_mm", "offsets", "trajectory", "position"):
+        assert getattr(found, column).tolist() == getattr(expected, column).tolist(), column
+
+
+def _scan(world: SmallWorld, x: float, y: float, k: int, skip: set[int]) -> list[Any]:
+    """(loss, trajectory, position) of the K nearest, with rational numbers."""
     q = (naive.Fraction(x), naive.Fraction(y))
     found = []
     for t, samples in enumerate(as_lists(world.trajectories)):
-        if not samples or t in skip:
-            continue
-        places = [naive.point(world, p) for p, _ in samples]
-        ends = list(pairwise(places)) or [(places[0], places[0])]
-        loss, position = min((naive.distance_mm(q, a, b), i) for i, (a, b) in enumerate(ends))
-        found.append((loss, int(world.rank[t]), t, position))
-    return [(t, position, loss) for loss, _, t, position in sorted(found)[:k]]
+        if samples and t not in skip:
+            places = [naive.point(world, p) for p, _ in samples]
+            ends = list(pairwise(places)) or [(places[0], places[0])]
+            loss, position = min((naive.distance_mm(q, a, b), i) for i, (a, b) in enumerate(ends))
+            found.append((loss, int(world.rank[t]), t, position))
+    return [(loss, t, position) for loss, _, t, position in sorted(found)[:k]]
 
 
 @thorough
-@given(st.data())
-def test_nearest_trajectories(data: st.DataObject) -> None:
-    world = data.draw(worlds(allow_empty=True))
-    queries = data.draw(_queries(world))
-    k = np.array([q[2] for q in queries], np.int64)
-    found = nearest_trajectories(
-        index_segments(world.trajectories, world.locations, world.rank),
-        Queries(
-            np.array([q[0] for q in queries], np.float64),
-            np.array([q[1] for q in queries], np.float64),
-            k,
-            offsets_from(np.array([len(q[3]) for q in queries], np.int64)),
-            np.array([t for q in queries for t in q[3]], np.int32),
-        ),
-    )
-    for i, query in enumerate(queries):
-        part = slice(found.offsets[i], found.offsets[i + 1])
-        rows = list(
-            zip(
-                found.trajectory[part].tolist(),
-                found.position[part].tolist(),
-                found.loss_mm[part].tolist(),
-                strict=True,
-            )
-        )
-        expected = _scan(world, *query)
+@given(any_world, seeds)
+def test_linear_is_the_naive_loop(world: SmallWorld, seed: int) -> None:
+    queries = _queries(world.trajectories, world.locations, seed, 3)
+    found = _found("linear", world, queries)
+    for q, (x, y, k) in enumerate(zip(queries.x, queries.y, queries.k, strict=True)):
+        skip = set(queries.skip[slice(*queries.skip_offsets[q : q + 2])].tolist())
+        expected = _scan(world, float(x), float(y), k, skip)
+        part = slice(found.offsets[q], found.offsets[q + 1])
+        columns = (found.loss_mm[part], found.trajectory[part], found.position[part])
+        rows = list(zip(*(column.tolist() for column in columns), strict=True))
         assert rows[: len(expected)] == expected
-        # fewer than K: there is no other
-        assert all(t == -1 and p == -1 for t, p, _ in rows[len(expected) :])
+        assert all(row[1:] == (-1, -1) for row in rows[len(expected) :]), "there is no other"
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@quick
+@given(any_world, seeds)
+def test_strategies_answer_as_linear(name: str, world: SmallWorld, seed: int) -> None:
+    queries = _queries(world.trajectories, world.locations, seed, 12)
+    found = _found(name, world, queries)
+    _same(found, _found("linear", world, queries))
+    assert found.cells > 0 or queries.k.sum() == 0
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_strategies_answer_as_linear_in_a_city(name: str) -> None:
+    world = _city()
+    assert world.trajectories.samples > 5_000
+    queries = _queries(world.trajectories, world.locations, 3, 400)
+    _same(_found(name, world, queries), _found("linear", world, queries))
+
+
+def test_counts_say_how_much_was_looked_at() -> None:
+    world = _city()
+    places = np.random.default_rng(4).integers(0, len(world.locations), 200)
+    looked = {}
+    for name, strategy in STRATEGIES.items():
+        index = strategy.build(world.trajectories, world.locations, world.rank)
+        assert index_bytes(index) > 0
+        looked[name] = strategy.query(index, _at(world.locations, places, 3)).distances
+    distinct = len(distinct_rows(world.trajectories, world.locations).ax)
+    assert looked["linear"] == 200 * distinct
+    assert looked[DEFAULT] < min(n for name, n in looked.items() if name != DEFAULT)
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_nothing_to_search(name: str) -> None:
+    """No sample is left, or no query is asked."""
+    place, rng = Locations(np.zeros(1), np.zeros(1)), np.random.default_rng(1)
+    empty = _world([np.zeros(0, np.int64)] * 2, place, rng)
+    asked, none = (_at(place, np.zeros(count, np.int64), 2) for count in (1, 0))
+    for world, queries in ((empty, asked), (empty, none), (_crowd(1), none)):
+        assert (_found(name, world, queries).trajectory == -1).all()
+
+
+def test_names() -> None:
+    assert list(STRATEGIES) == [
+        "linear", "uniform-grid", "hg-top-down", "hg-bottom-up", "hg-bottom-up-down", "extent",
+    ]  # fmt: skip
+    assert DEFAULT == "extent"
+    assert parse_names(None) == [*STRATEGIES, "gist"]
+    assert parse_names("linear, gist") == ["linear", "gist"]
+    with pytest.raises(BadInput, match="quad-tree"):
+        parse_names("linear,quad-tree")
+
+
+# What the grid holds.
 
 
 @thorough
@@ -97,7 +212,9 @@ def test_distinct_segments(world: SmallWorld) -> None:
     assert len(keys) == len(set(keys))
 
 
-def _assert_directory(world: SmallWorld, *, cut: bool) -> None:
+@settings(thorough, max_examples=100)
+@given(any_world, st.booleans())
+def test_the_directory_covers_its_segments(world: SmallWorld, cut: bool) -> None:
     """Every cell's boxes hold the rows filed in it and below it, and the counts add up."""
     filed = file_trajectories(world.trajectories, world.locations, cut=cut)
     grid, cell = filed.grid, cells_of(filed)
@@ -143,12 +260,6 @@ def _assert_directory(world: SmallWorld, *, cut: bool) -> None:
         assert children.tolist() == [c for c in grid.cell.tolist() if c >> 2 == number]
 
 
-@thorough
-@given(worlds(allow_empty=True), st.booleans())
-def test_grid_directory_covers_its_segments(world: SmallWorld, cut: bool) -> None:
-    _assert_directory(world, cut=cut)
-
-
 def _corner(cell: int) -> tuple[int, int]:
     """Column and row of a cell among those of its level: its bits by turns."""
     bits = bin(cell)[3:]
@@ -161,83 +272,81 @@ def _is_below(cell: int, ancestor: int) -> bool:
     return cell == ancestor
 
 
-@st.composite
-def _crowds(draw: st.DrawFn) -> SmallWorld:
-    """Enough trajectories for the search to prune: random walks on a grid, far from the origin."""
-    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
-    pitch = draw(st.sampled_from([0.25, 100.0, 1000.0]))
-    side = draw(st.sampled_from([6, 40]))
-    stride = draw(st.sampled_from([1, 15]))
-    lengths = rng.integers(0, 60, draw(st.integers(2, 60)))
+# The search over a build's tables, for any budget and after any edits.
+
+
+class _Tables:
+    """Stands for the build's tables; counts what is asked of them."""
+
+    def __init__(self, built: Trajectories, locations: Locations) -> None:
+        self.filed = file_trajectories(built, locations, cut=False)
+        self.cells: list[int] = []
+        grid = self.filed.grid
+        own = np.diff(grid.segment_offsets).astype(np.int32)
+        self.grid = StoredGrid(grid.frame, grid.cell, own, grid.box, self.read)
+
+    def read(self, cells: Ints | None) -> tuple[Ids, Ids]:
+        cells = self.filed.grid.cell if cells is None else cells
+        self.cells += cells.tolist()
+        rows = self.filed.row[np.isin(cells_of(self.filed), cells)]
+        return self.filed.segments.trajectory[rows], self.filed.segments.position[rows]
+
+
+def _edited(built: Trajectories, places: int, rng: np.random.Generator) -> Trajectories:
+    """Samples taken out and others put in, at random; some trajectories keep none."""
     walks = []
-    for length in lengths:
-        steps = rng.integers(-stride, stride + 1, (length, 2)) * (rng.random((length, 1)) < 0.6)
-        walks.append(np.clip(rng.integers(0, side, 2) + np.cumsum(steps, 0), 0, side - 1))
-    cells = np.concatenate([np.concatenate(walks), rng.integers(0, side, (1, 2))])
-    # some far outliers, as every GPS has them
-    cells[rng.random(len(cells)) < 0.01] += 5000
-    distinct, location = np.unique(cells, axis=0, return_inverse=True)
-    locations = Locations(
-        500_000 + pitch * (distinct[:, 0] + 0.5), 4_000_000 + pitch * (distinct[:, 1] + 0.5)
+    for t in range(len(built)):
+        walk = built.location[built.offsets[t] : built.offsets[t + 1]]
+        walk = walk[rng.random(len(walk)) < rng.choice([0.0, 0.5, 0.9, 1.0])]
+        new = rng.integers(0, places, rng.integers(0, 4))
+        walks.append(np.insert(walk, rng.integers(0, len(walk) + 1, len(new)), new))
+    offsets = offsets_from(np.array([len(walk) for walk in walks], np.int64))
+    location = np.concatenate([np.zeros(0, np.int32), *walks]).astype(np.int32)
+    return Trajectories(offsets, location, np.zeros(len(location), np.int64), built.start)
+
+
+@pytest.fixture
+def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stored, "_LEAST_ROWS", 8)
+
+
+@pytest.mark.usefixtures("small_pages")
+@settings(thorough, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(worlds(allow_empty=True), seeds, st.sampled_from([0, 2500, 10**9]))
+def test_the_stored_search_answers_as_linear(world: SmallWorld, seed: int, memory: int) -> None:
+    built, places = world.trajectories, world.locations
+    state = _edited(built, len(places), np.random.default_rng(seed))
+    queries = _queries(state, places, seed, 9)
+    found = GridSearch(_Tables(built, places).grid, built, memory)(
+        state, places, world.rank, queries
     )
-    offsets = offsets_from(lengths)
-    location = location.reshape(-1)[:-1].astype(np.int32)
-    times = np.arange(len(location), dtype=np.int64)
-    start = np.zeros(len(lengths), np.int64)
-    rank = rng.permutation(len(lengths)).astype(np.int64)
-    return SmallWorld(Trajectories(offsets, location, times, start), locations, Clock(1, 1), rank)
+    _same(found, _found("linear", replace(world, trajectories=state), queries))
 
 
-@settings(thorough, max_examples=15)
-@given(_crowds(), st.booleans())
-def test_grid_directory_of_a_crowd(world: SmallWorld, cut: bool) -> None:
-    _assert_directory(world, cut=cut)
-
-
-def _scan_all(world: SmallWorld, place: int, skip: Flags) -> list[tuple[int, int, int]]:
-    """(trajectory, position, loss) of every trajectory's nearest segment, nearest first."""
-    x, y = world.locations.x.astype(np.longdouble), world.locations.y.astype(np.longdouble)
-    found = []
-    for t in np.flatnonzero(~skip & (world.trajectories.lengths > 0)).tolist():
-        mine = world.trajectories.location[slice(*world.trajectories.offsets[t : t + 2])]
-        a, b = (mine[:-1], mine[1:]) if len(mine) > 1 else (mine, mine)
-        dx, dy = x[b] - x[a], y[b] - y[a]
-        length2 = dx * dx + dy * dy
-        along = (x[place] - x[a]) * dx + (y[place] - y[a]) * dy
-        share = np.clip(along / np.where(length2 > 0, length2, 1), 0, 1)
-        distance = np.hypot(x[place] - x[a] - share * dx, y[place] - y[a] - share * dy)
-        loss = np.floor(distance * 1000 + np.longdouble(0.5)).astype(np.int64)
-        position = int(np.argmin(loss))
-        found.append((int(loss[position]), int(world.rank[t]), t, position))
-    return [(t, position, loss) for loss, _, t, position in sorted(found)]
-
-
-@thorough
-@given(_crowds(), st.integers(0, 2**32))
-def test_nearest_in_a_crowd(world: SmallWorld, seed: int) -> None:
-    """Places of the world as queries, leaving out who contains them, as the global step asks."""
-    rng = np.random.default_rng(seed)
-    place = rng.integers(0, len(world.locations), 12)
-    owner = np.repeat(np.arange(len(world.trajectories)), world.trajectories.lengths)
-    skips = [
-        np.bincount(owner[world.trajectories.location == p], minlength=len(world.rank)) > 0
-        for p in place
-    ]
-    k = rng.integers(1, len(world.rank) + 1, len(place)).astype(np.int64)
-    found = nearest_trajectories(
-        index_segments(world.trajectories, world.locations, world.rank),
-        Queries(
-            world.locations.x[place],
-            world.locations.y[place],
-            k,
-            offsets_from(np.array([skip.sum() for skip in skips])),
-            np.concatenate([np.flatnonzero(skip) for skip in skips]).astype(np.int32),
-        ),
-    )
-    for i, (p, skip) in enumerate(zip(place.tolist(), skips, strict=True)):
-        part = slice(found.offsets[i], found.offsets[i + 1])
-        expected = _scan_all(world, p, skip)[: k[i]]
-        columns = (found.trajectory[part], found.position[part], found.loss_mm[part])
-        rows = list(zip(*(c.tolist() for c in columns), strict=True))
-        assert rows[: len(expected)] == expected
-        assert all(t == -1 for t, _, _ in rows[len(expected) :])
+@pytest.mark.usefixtures("small_pages")
+def test_the_bound_leaves_pages_out_and_the_budget_reads_them_again() -> None:
+    rng = np.random.default_rng(5)
+    side = 40
+    grid = np.stack(np.meshgrid(np.arange(side), np.arange(side)), -1).reshape(-1, 2) * 100.0
+    locations = Locations(grid[:, 0].copy(), grid[:, 1].copy())
+    # each object stays in its own part of town
+    walks = []
+    for t in range(200):
+        home = np.array([t % side, (t * 7) % side])
+        steps = np.clip(home + rng.integers(-2, 3, (30, 2)), 0, side - 1)
+        walks.append(steps[:, 1] * side + steps[:, 0])
+    world = _world(walks, locations, rng)
+    built, rank = world.trajectories, world.rank
+    queries = _at(locations, rng.integers(0, len(locations), 50), 3)
+    answers, read = [], []
+    for memory in (0, 10**9):
+        tables = _Tables(built, locations)
+        search = GridSearch(tables.grid, built, memory)
+        answers.append(search(built, locations, rank, queries).trajectory.tolist())
+        read.append(tables.cells)
+    assert answers[0] == answers[1]
+    assert len(read[1]) == len(set(read[1])), "with enough memory nothing is read twice"
+    assert 1 < max(Counter(read[0]).values()) <= 3, "with little memory pages are read again"
+    few = _Tables(built, locations)
+    GridSearch(few.grid, built, 0)(built, locations, rank, queries.take(np.array([0])))
+    assert 0 < len(set(few.cells)) < len(set(read[0])) / 2
