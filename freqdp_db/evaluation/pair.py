@@ -19,7 +19,7 @@ from scipy.spatial import cKDTree
 
 from freqdp_db.methods.contract import Undated, WorkingSet
 from freqdp_db.methods.unlinking.clock import in_grains, nearest_tick
-from freqdp_db.methods.unlinking.dates import fold
+from freqdp_db.methods.unlinking.samples import fold
 from freqdp_db.model.arrays import Flags, Groups, Ids, Ints, Metres
 from freqdp_db.model.days import DAY_US, HOUR_US, local_days, local_times
 from freqdp_db.model.trajectories import Areas, Build, Locations, Trajectories

@@ -47,6 +47,13 @@ def within(offsets: Ints) -> Ints:
     return np.arange(offsets[-1]) - np.repeat(offsets[:-1], np.diff(offsets))
 
 
+def new_rows(*columns: NDArray[Any]) -> Flags:
+    """Whether each row differs from the one before in some column; the first does."""
+    new = np.ones(len(columns[0]), np.bool_)
+    new[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
+    return new
+
+
 def rows_of(offsets: Ints, groups: NDArray[Any]) -> tuple[Ints, Ints]:
     """The rows of some groups, in the order given, and the offsets that they have then."""
     taken = offsets_from(np.diff(offsets)[groups])

@@ -8,14 +8,15 @@ from decimal import Decimal
 
 import numpy as np
 import pytest
-from alone import SECOND, WORLD
+from alone import SECOND, WORLD, carried_out
 from hypothesis import given
 from hypothesis import strategies as st
 from sides import MINUTE, side_of
 from small_worlds import SmallWorld, as_lists, quick, thorough, worlds
+from test_crowds_and_clocks import cutting, naive_trips, reading, state_of
 
 from freqdp_db.errors import BadInput, VerificationFailed
-from freqdp_db.methods.contract import Recorded, Taken, WorkingSet
+from freqdp_db.methods.contract import Taken, WorkingSet
 from freqdp_db.methods.kinds import Meet
 from freqdp_db.methods.trips import TripRule, find_stays
 from freqdp_db.methods.unlinking.clock import (
@@ -76,30 +77,10 @@ def swapping(
     )
 
 
-def cutting(
-    trips: int = 20 * MINUTE,
-    pieces: int = 60 * MINUTE,
-    quiet: int = 5 * MINUTE,
-    ends: int = 5,
-    gap: int = 30 * MINUTE,
-    clock: int | None = None,
-) -> CutOptions:
-    return CutOptions(
-        trips=trips,
-        pieces=pieces,
-        quiet=quiet,
-        silence="apart",
-        ends=ends,
-        samples=None,
-        gap=gap,
-        crowd=None,
-        crowd_within=None,
-        dates=None,
-        clock=clock,
-        grain=None,
-        beside=None,
-        roads=None,
-    )
+APART = cutting(
+    trips=20 * MINUTE, pieces=60 * MINUTE, quiet=5 * MINUTE, silence="apart", ends=5,
+    gap=30 * MINUTE, clock=None,
+)  # fmt: skip
 
 
 meetings = st.builds(
@@ -112,17 +93,9 @@ meetings = st.builds(
 )
 
 
-def state_of(world: SmallWorld) -> WorkingSet:
-    return WorkingSet(world.trajectories, world.locations, 1000 + world.rank)
-
-
-def swap(state: WorkingSet, parameters: SwapOptions, seed: int = 1) -> tuple[SwapDraw, WorkingSet]:
-    draw = SwapStep().draw(WORLD, state, parameters, SeededSource(seed))
-    log, after = SwapStep().carry_out(WORLD, state, draw, parameters)
-    counts = SwapStep().check(Taken(WORLD, state, draw, log, parameters, after))
+def swap(state: WorkingSet, parameters: SwapOptions) -> tuple[SwapDraw, WorkingSet]:
+    draw, _, after, counts = carried_out(state, SwapStep(), parameters)
     assert counts["members"] == len(draw.stop)
-    again = SwapStep().replay(Recorded(WORLD, state, draw, log, parameters))
-    assert as_lists(again.trajectories) == as_lists(after.trajectories)
     return draw, after
 
 
@@ -163,6 +136,14 @@ def test_swap_is_what_was_dealt(world: SmallWorld, parameters: SwapOptions) -> N
     assert before == Counter(zip(after.trajectories.location, after.trajectories.at, strict=True))
     for row in as_lists(after.trajectories):
         assert [at for _, at in row] == sorted(at for _, at in row)
+    assert too_fast(after.trajectories, world) <= too_fast(world.trajectories, world)
+
+
+def too_fast(side: Trajectories, world: SmallWorld) -> int:
+    """Segments over 120 km/h."""
+    x, y = world.locations.x[side.location], world.locations.y[side.location]
+    fast = np.hypot(np.diff(x), np.diff(y)) > np.diff(side.at) * FASTEST_M_PER_US * (1 + 1e-12)
+    return int((fast & (np.diff(side.owner) == 0)).sum())
 
 
 @thorough
@@ -197,25 +178,10 @@ def test_groups_met_and_could_go_on_as_each_other(
 
 
 @quick
-@given(slowly, meetings)
-def test_no_new_segment_is_too_fast(world: SmallWorld, parameters: SwapOptions) -> None:
-    def fast(side: Trajectories) -> int:
-        owner = side.owner
-        x, y = world.locations.x[side.location], world.locations.y[side.location]
-        way = np.hypot(np.diff(x), np.diff(y))
-        too_fast = way > np.diff(side.at) * FASTEST_M_PER_US * (1 + 1e-12)
-        return int((too_fast & (owner[1:] == owner[:-1])).sum())
-
-    _, after = swap(state_of(world), parameters)
-    assert fast(after.trajectories) <= fast(world.trajectories)
-
-
-@quick
 @given(slowly, meetings, st.integers(0, 3))
 def test_a_false_swap_is_found_out(world: SmallWorld, parameters: SwapOptions, fault: int) -> None:
     state, parameters = state_of(world), replace(parameters, drop_unmixed=False)
-    draw = SwapStep().draw(WORLD, state, parameters, SeededSource(1))
-    log, after = SwapStep().carry_out(WORLD, state, draw, parameters)
+    draw, log, after, _ = carried_out(state, SwapStep(), parameters)
     side = after.trajectories
     if not side.samples:
         return
@@ -341,7 +307,9 @@ def test_equal_words_are_drawn_again() -> None:
 
 
 cuts = st.builds(
-    cutting,
+    lambda trips, pieces, quiet, ends, gap: replace(
+        APART, trips=trips, pieces=pieces, quiet=quiet, ends=ends, gap=gap
+    ),
     st.sampled_from([MINUTE, 5 * MINUTE]),
     st.sampled_from([MINUTE, 10 * MINUTE]),
     st.sampled_from([0, MINUTE]),
@@ -350,41 +318,22 @@ cuts = st.builds(
 )
 
 
-def naive_pieces(state: WorkingSet, parameters: CutOptions) -> list[list[int]]:
+def naive_pieces(world: SmallWorld, parameters: CutOptions) -> list[list[int]]:
     """Positions of each piece, by the words of the rule."""
-    side, places = state.trajectories, state.places
+    side = world.trajectories
     visitors: dict[int, set[int]] = {}
-    for place, who in zip(side.location, state.owners(), strict=True):
-        visitors.setdefault(int(place), set()).add(int(who))
+    for place, who in zip(side.location.tolist(), side.owner.tolist(), strict=True):
+        visitors.setdefault(place, set()).add(who)
     pieces: list[list[int]] = []
-    for t in range(len(side)):
-        mine = list(range(side.offsets[t], side.offsets[t + 1]))
-        trips: list[list[int]] = [[]]
-        while mine:
-            i, near = mine[0], []
-            for j in mine:
-                p, q = side.location[i], side.location[j]
-                dx, dy = places.x[p] - places.x[q], places.y[p] - places.y[q]
-                if dx * dx + dy * dy > 150.0**2:
-                    break
-                near.append(j)
-            if side.at[near[-1]] - side.at[i] >= parameters.trips:
-                trips.append([])
-                mine = mine[len(near) :]
-                continue
-            if trips[-1] and side.at[i] - side.at[trips[-1][-1]] > parameters.gap:
-                trips.append([])
-            trips[-1].append(i)
-            mine = mine[1:]
-        for trip in trips:
-            while trip:
-                piece = [i for i in trip if side.at[i] - side.at[trip[0]] <= parameters.pieces]
-                rest = [i for i in trip if i > piece[-1]]
-                trip = [i for i in rest if side.at[i] - side.at[piece[-1]] >= parameters.quiet]
-                shared = [len(visitors[int(side.location[i])]) >= parameters.ends for i in piece]
-                if any(shared):
-                    first, last = shared.index(True), len(shared) - shared[::-1].index(True)
-                    pieces.append(piece[first:last])
+    for trip in naive_trips(world, parameters):
+        while trip:
+            piece = [i for i in trip if side.at[i] - side.at[trip[0]] <= parameters.pieces]
+            rest = [i for i in trip if i > piece[-1]]
+            trip = [i for i in rest if side.at[i] - side.at[piece[-1]] >= parameters.quiet]
+            shared = [len(visitors[int(side.location[i])]) >= parameters.ends for i in piece]
+            if any(shared):
+                first, last = shared.index(True), len(shared) - shared[::-1].index(True)
+                pieces.append(piece[first:last])
     return pieces
 
 
@@ -394,25 +343,17 @@ def test_cut_by_its_words(world: SmallWorld, parameters: CutOptions) -> None:
     state = state_of(world)
     pieces = find_pieces(state, parameters)
     got = [list(range(a, b + 1)) for a, b in zip(pieces.first, pieces.last, strict=True)]
-    assert got == naive_pieces(state, parameters)
-    draw = CutStep().draw(WORLD, state, parameters, SeededSource(1))
-    log, after = CutStep().carry_out(WORLD, state, draw, parameters)
-    counts = CutStep().check(Taken(WORLD, state, draw, log, parameters, after))
+    assert got == naive_pieces(world, parameters)
+    draw, _, after, counts = carried_out(state, CutStep(), parameters)
     assert counts["pieces"] == len(got) == len(after.trajectories)
     assert after.key.tolist() == sorted(draw.key.tolist())
-    assert as_lists(
-        CutStep().replay(Recorded(WORLD, state, draw, log, parameters)).trajectories
-    ) == as_lists(after.trajectories)
 
 
 def test_cut_after_swap_keeps_owners() -> None:
     rows = [[(k % 3 + 3 * (k // 6 % 2), 3.0 * k + 0.1 * t) for k in range(30)] for t in range(5)]
     state = state_from(*rows)
     _, mixed = swap(state, swapping(500.0, 5 * MINUTE, 1))
-    parameters = cutting(ends=2)
-    draw = CutStep().draw(WORLD, mixed, parameters, SeededSource(2))
-    log, after = CutStep().carry_out(WORLD, mixed, draw, parameters)
-    counts = CutStep().check(Taken(WORLD, mixed, draw, log, parameters, after))
+    _, _, after, counts = carried_out(mixed, CutStep(), replace(APART, ends=2))
     assert 0 < counts["largest_share_per_mille"] <= 1000
     truth = {
         (int(p), int(a), t) for t, row in enumerate(as_lists(state.trajectories)) for p, a in row
@@ -425,10 +366,8 @@ def test_cut_after_swap_keeps_owners() -> None:
 @pytest.mark.parametrize("fault", ["long", "gap", "ends", "quiet", "ids", "place"])
 def test_a_false_cut_is_found_out(fault: str) -> None:
     rows = [[(k % 12, 4.0 * k) for k in range(12)] for _ in range(3)]
-    state, parameters = state_from(*rows), cutting(pieces=20 * MINUTE, ends=3)
-    draw = CutStep().draw(WORLD, state, parameters, SeededSource(1))
-    log, after = CutStep().carry_out(WORLD, state, draw, parameters)
-    CutStep().check(Taken(WORLD, state, draw, log, parameters, after))
+    state, parameters = state_from(*rows), replace(APART, pieces=20 * MINUTE, ends=3)
+    draw, log, after, _ = carried_out(state, CutStep(), parameters)
     if fault == "ids":
         after = replace(after, key=after.key * 0)
     elif fault == "place":
@@ -508,12 +447,8 @@ def test_what_swap_and_cut_promise_holds_on_the_clock(
     state = state_of(world)
     _, after = swap(state, replace(parameters, clock=clock))
     assert (np.diff(after.trajectories.at)[np.diff(after.trajectories.owner) == 0] > 0).all()
-    options = cutting(pieces=MINUTE, quiet=10 * SECOND, ends=2, clock=clock)
-    here = replace(WORLD, build=replace(WORLD.build, trajectories=world.trajectories,
-                                        locations=world.locations))  # fmt: skip
-    drawn = CutStep().draw(here, after, options, SeededSource(2))
-    log, pieces = CutStep().carry_out(here, after, drawn, options)
-    CutStep().check(Taken(here, after, drawn, log, options, pieces))
+    options = replace(APART, pieces=MINUTE, quiet=10 * SECOND, ends=2, clock=clock)
+    _, _, pieces, _ = carried_out(after, CutStep(), options, reading(state))
     assert (pieces.trajectories.at % clock == 0).all()
 
 
@@ -523,23 +458,15 @@ def test_ends_are_counted_in_the_source() -> None:
     source = state_from(*([way] * 4), [(0, 0.0), *way])
     # another method put the first place of the last one into all
     edited = state_from(*([[(0, 0.0), *way]] * 5))
-    here = replace(
-        WORLD, build=replace(WORLD.build, trajectories=source.trajectories, locations=source.places)
-    )
+    here = reading(source)
     for clock in (0, MINUTE):
-        options = cutting(ends=5, clock=clock)
-        draw = CutStep().draw(here, edited, options, SeededSource(1))
-        log, after = CutStep().carry_out(here, edited, draw, options)
-        CutStep().check(Taken(here, edited, draw, log, options, after))
+        _, _, after, _ = carried_out(edited, CutStep(), replace(APART, clock=clock), here)
         assert set(after.trajectories.location.tolist()) == set(range(1, 6))
     # releases without a clock are older: they are checked by what came into the step
-    older = cutting(ends=5)
-    draw = CutStep().draw(here, edited, older, SeededSource(1))
-    log, after = CutStep().carry_out(here, edited, draw, older)
-    CutStep().check(Taken(here, edited, draw, log, older, after))
+    draw, log, after, _ = carried_out(edited, CutStep(), APART, here)
     assert 0 in after.trajectories.location
     with pytest.raises(VerificationFailed, match="place of too few"):
-        CutStep().check(Taken(here, edited, draw, log, cutting(ends=5, clock=0), after))
+        CutStep().check(Taken(here, edited, draw, log, replace(APART, clock=0), after))
 
 
 @pytest.mark.parametrize(("apart", "pieced"), [(40, 0), (0, 12)])
@@ -550,8 +477,7 @@ def test_trajectories_that_are_pieced_together_are_counted(apart: int, pieced: i
     side = side_of(rows)
     state = WorkingSet(side, places, np.arange(12))
     options = swapping(500.0, 5 * MINUTE, 0, 0, clock=MINUTE)
-    draw = SwapStep().draw(WORLD, state, options, SeededSource(3))
-    log, after = SwapStep().carry_out(WORLD, state, draw, options)
+    draw, log, after, _ = carried_out(state, SwapStep(), options)
     counts = SwapStep().counts(Taken(WORLD, state, draw, log, options, after))
     assert (counts["pieced_together"], counts["trajectories"]) == (pieced, 12)
     assert f"{pieced} of 12 trajectories are pieced together" in SwapStep().describe(1, counts)
@@ -594,6 +520,15 @@ def test_a_stay_lasts_across_gaps() -> None:
         ("cut", {"clock": "soon"}),
         ("cut+swap", {}),
         ("swap+swap", {}),
+        ("cut", {"crowd": "1"}),
+        ("cut", {"crowd_within": "week"}),
+        ("cut", {"dates": "none"}),
+        ("cut", {"silence": "never"}),
+        ("points", {"share": "0"}),
+        ("points", {"share": "101"}),
+        ("cut", {"samples": "none"}),
+        ("points", {"pieces": "10min"}),
+        ("cut+points", {}),
     ],
 )
 def test_bad_parameters_are_refused(method: str, given: dict[str, str]) -> None:

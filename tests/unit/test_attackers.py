@@ -11,6 +11,7 @@ from test_exposure import GRID, naive_score, random_rows, rng_of
 
 from freqdp_db.evaluation.attacks.claims import (
     AttackScore,
+    Claims,
     area_under_curve,
     best_at_even_odds,
     score_claims,
@@ -106,6 +107,14 @@ def test_even_odds_and_what_halves_differ_by() -> None:
         "e.half": 0.0,
         "e.p95": 0.0,
     }
+
+
+def test_a_group_is_claimed_once_for_what_it_is_worth_most() -> None:
+    who, group = np.array([2, 0, 2, 2]), np.array([1, 0, 0, 1])
+    claims = Claims.of_groups(3, who, group, np.array([0.2, 0.9, 0.4, 0.7]), np.array([0, 2, 3]))
+    assert claims.offsets.tolist() == [0, 2, 2, 5]
+    assert claims.sample.tolist() == [0, 1, 0, 1, 2]
+    assert claims.worth.tolist() == [0.9, 0.9, 0.4, 0.4, 0.7]
 
 
 def test_objects_to_learn_from_and_to_attack_are_apart() -> None:

@@ -7,10 +7,10 @@ from decimal import Decimal
 
 import numpy as np
 import pytest
+from test_exposure import by_devices
 
 from freqdp_db.errors import VerificationFailed
 from freqdp_db.evaluation.attacks.devices import decimals_of
-from freqdp_db.evaluation.attacks.exposure import measure_exposure
 from freqdp_db.evaluation.pair import Case
 from freqdp_db.evaluation.trials import run_trial
 from freqdp_db.methods.contract import StepContext, WorkingSet
@@ -53,7 +53,7 @@ def exposure(world: StepContext, method: str, mark: str, **given: str) -> tuple[
     """What the attacker by a mark learns of an object, and how much of its claims is right."""
     request = Request.parse(method, **given)
     state, _ = run_trial(request, world, 1)
-    found = measure_exposure(Case.of(world.build, state, request.values), 1, only=["traces"])
+    found = by_devices(Case.of(world.build, state, request.values))
     return found[f"exposure.{mark}.10"], found[f"exposure.{mark}.10.precision"]
 
 

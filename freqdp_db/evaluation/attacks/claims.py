@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.evaluation.pair import WIDEST_M, Case, ReleaseSeen
-from freqdp_db.model.arrays import Flags, Ids, Ints, offsets_of, rows_of
+from freqdp_db.model.arrays import Flags, Ids, Ints, new_rows, offsets_of, rows_of
 from freqdp_db.model.kernels import stable_order
 
 NEAR_M = 200.0
@@ -91,8 +91,7 @@ class Claims:
         """
         order = np.lexsort((-worth, group, who))
         who, group, worth = who[order], group[order], worth[order]
-        first = np.ones(len(order), np.bool_)
-        first[1:] = (np.diff(who) != 0) | (np.diff(group) != 0)
+        first = new_rows(who, group)
         who, group, worth = who[first], group[first], worth[first]
         rows, taken = rows_of(offsets, group)
         return cls(

@@ -11,6 +11,8 @@ over how exactly it has to fit, at which claims are right at even odds on averag
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
@@ -55,16 +57,18 @@ def device_exposures(
     # the run that each known sample is seen in; -1: in none
     seen = np.where(sighted.where >= 0, runs.of[sighted.where], -1)
     flags = known.flags(case.original.samples)
+    nothing = np.zeros(0, np.int64)
     found: dict[str, float] = {}
     for mark in MARKS:
-        phases = _phases_by(mark, case, runs, known, seen)
+        # objects and runs, for each of the fits
+        claimed: list[list[tuple[Ints, Ints]]] = [[(nothing, nothing)] for _ in _FITS]
+        for angle, asked in _phases_by(mark, case, runs, known, seen):
+            of_fits = _claim(case, runs, known, seen, angle, asked)
+            for before, some in zip(claimed, of_fits, strict=True):
+                before.append(some)
         scores = []
-        for fit in _FITS:
-            claimed = [_claim(case, runs, known, seen, *some, fit) for some in phases]
-            who, run = (
-                np.concatenate([np.zeros(0, np.int64), *column])
-                for column in zip(*claimed, strict=True)
-            ) if claimed else (np.zeros(0, np.int64),) * 2  # fmt: skip
+        for of_fit in claimed:
+            who, run = (np.concatenate(column) for column in zip(*of_fit, strict=True))
             claims = Claims.of_groups(len(case), who, run, np.ones(len(who)), runs.offsets)
             scores += score_claims(case, claims, (1.0,), flags)
         found |= best_at_even_odds(f"exposure.{mark}.{count}", scores)
@@ -73,7 +77,7 @@ def device_exposures(
 
 def _phases_by(
     mark: str, case: Case, runs: Runs, known: KnownSamples, seen: Ints
-) -> list[tuple[Floats, Flags]]:
+) -> Iterator[tuple[Floats, Flags]]:
     """An angle for each released sample, and the objects to look for by it; several, by interval."""
     release, side = case.release, case.release.trajectories
     everybody = np.ones(len(case), np.bool_)
@@ -81,11 +85,14 @@ def _phases_by(
         own = _intervals(case, runs, known, seen)
         there, times = np.unique(own[own > 0], return_counts=True)
         often = there[np.argsort(-times, kind="stable")][:_MOST_INTERVALS]
-        return [(_phases(side.at, int(interval)), own == interval) for interval in often]
-    if mark == "digits":
+        for interval in often:
+            yield _phases(side.at, int(interval)), own == interval
+    elif mark == "digits":
         angle = _digits_as_phases(release.places, runs, side.location)
-        return [] if angle is None else [(angle, everybody)]
-    return [(_phases(side.at, _SECOND_US if mark == "fraction" else _MINUTE_US), everybody)]
+        if angle is not None:
+            yield angle, everybody
+    else:
+        yield _phases(side.at, _SECOND_US if mark == "fraction" else _MINUTE_US), everybody
 
 
 def _phases(at: Ints, modulus: int) -> Floats:
@@ -150,28 +157,25 @@ def _median_gaps(first, last, known_offsets, seen, run_offsets, gap):  # type: i
 
 
 def _claim(
-    case: Case,
-    runs: Runs,
-    known: KnownSamples,
-    seen: Ints,
-    angle: Floats,
-    asked: Flags,
-    fit: float,
-) -> tuple[Ints, Ints]:
-    """Objects, and runs of their phase, that go together."""
+    case: Case, runs: Runs, known: KnownSamples, seen: Ints, angle: Floats, asked: Flags
+) -> list[tuple[Ints, Ints]]:
+    """Objects, and runs of their phase that go together, for each of the fits."""
     release, side = case.release, case.release.trajectories
     east, north = (np.add.reduceat(f(angle), runs.first) for f in (np.cos, np.sin))
     size = np.diff(runs.offsets)
     steady = np.flatnonzero(np.hypot(east, north) >= _STEADY * size)
     direction = np.arctan2(north, east) % _TURN
     order = steady[np.argsort(direction[steady], kind="stable")]
-    parts = map_ranges(
-        _claim_all, known.offsets, known.offsets, seen, asked, runs.offsets, angle, order,
-        direction[order], offsets_from(size[order]), release.x, release.y, side.at, fit * _TURN,
-        _MOST_OBJECTS * side.samples / len(case),
-    )  # fmt: skip
-    lengths, run = joined(parts)
-    return np.repeat(np.arange(len(case)), lengths), run
+    found = []
+    for fit in _FITS:
+        parts = map_ranges(
+            _claim_all, known.offsets, known.offsets, seen, asked, runs.offsets, angle, order,
+            direction[order], offsets_from(size[order]), release.x, release.y, side.at, fit * _TURN,
+            _MOST_OBJECTS * side.samples / len(case),
+        )  # fmt: skip
+        lengths, run = joined(parts)
+        found.append((np.repeat(np.arange(len(case)), lengths), run))
+    return found
 
 
 @njit(nogil=True, cache=True)

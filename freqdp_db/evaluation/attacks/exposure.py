@@ -11,9 +11,10 @@ from dataclasses import replace
 import numpy as np
 
 from freqdp_db.evaluation.attacks.claims import Shares, area_under_curve, found_at
-from freqdp_db.evaluation.attacks.devices import device_exposures
+from freqdp_db.evaluation.attacks.devices import MARKS, device_exposures
 from freqdp_db.evaluation.attacks.habits import habit_exposures, home_exposure
 from freqdp_db.evaluation.attacks.known_samples import (
+    KNOWN_SAMPLES,
     NEAR_KNOWN,
     KnownSamples,
     SightingIndex,
@@ -24,9 +25,11 @@ from freqdp_db.evaluation.attacks.known_samples import (
     sighting_exposures,
 )
 from freqdp_db.evaluation.attacks.learning import Features, trees
-from freqdp_db.evaluation.attacks.points import tracked_exposures
+from freqdp_db.evaluation.attacks.points import TRACKED, tracked_exposures
 from freqdp_db.evaluation.attacks.relinking import find_joints, relinked_exposures
 from freqdp_db.evaluation.attacks.signatures import (
+    KINDS,
+    PROTOCOLS,
     dimensions_of,
     likeness_exposures,
     pick_by_cosine,
@@ -213,13 +216,19 @@ def _traces(case: Case, rng: np.random.Generator) -> dict[str, float]:
     return found | device_exposures(case, joints.runs, _MARKED, *seen[_MARKED])
 
 
-# Of each piece of work, the longest first: its attackers, each with a stream of random numbers.
-_ATTACKS: dict[str, list[tuple[Callable[[Case, np.random.Generator], dict[str, float]], int]]] = {
-    "traces": [(_sighted, 2), (_traces, 3)],
-    "likeness": [(likeness_exposures, 1)],
-    "habits": [(habit_exposures, 10)],
-    "edits": [(edits_exposure, 11)],
-    "points": [(tracked_exposures, 13)],
+# Of each piece of work, the longest first: attacks, the stream of random numbers of each, and how many
+# attackers it is.
+_ATTACKS: dict[
+    str, list[tuple[Callable[[Case, np.random.Generator], dict[str, float]], int, int]]
+] = {
+    "traces": [
+        (_sighted, 2, len(KNOWN_SAMPLES)),
+        (_traces, 3, len(NEAR_KNOWN) + len(_RELINKED) + len(MARKS)),
+    ],
+    "likeness": [(likeness_exposures, 1, len(PROTOCOLS) * (2 * len(KINDS) + 1))],
+    "habits": [(habit_exposures, 10, 1)],
+    "edits": [(edits_exposure, 11, 1)],
+    "points": [(tracked_exposures, 13, len(TRACKED))],
 }
 EXPOSURES = tuple(_ATTACKS)
 
@@ -235,13 +244,14 @@ def measure_exposure(
         progress: told of every attacker.
         only: some of EXPOSURES, and no headline.
     """
-    attackers = [each for name in only or EXPOSURES for each in _ATTACKS[name]]
+    asked = [each for name in only or EXPOSURES for each in _ATTACKS[name]]
     found: dict[str, float] = {}
     named = "exposure" if only is None else " ".join(only)
-    with (progress or Progress()).stage(named, len(attackers), "attackers") as stage:
-        for attack, stream in attackers:
+    number = sum(attackers for _, _, attackers in asked)
+    with (progress or Progress()).stage(named, number, "attackers") as stage:
+        for attack, stream, attackers in asked:
             found |= attack(case, np.random.default_rng([seed, stream]))
-            stage.advance(1)
+            stage.advance(attackers)
     if only is None:
         found[HEADLINE] = worst_exposure(found)
     return found

@@ -33,7 +33,7 @@ from freqdp_db.evaluation.attacks.learning import (
 from freqdp_db.evaluation.attacks.relinking import find_runs
 from freqdp_db.evaluation.pair import Case, hours_of_day, on_odd_days, share_of
 from freqdp_db.methods.frequency.counts import Frequencies, count_frequencies
-from freqdp_db.model.arrays import Flags, Ids, Ints, offsets_of, owners
+from freqdp_db.model.arrays import Flags, Ids, Ints, new_rows, offsets_of, owners
 from freqdp_db.model.days import HOUR_US, local_days
 from freqdp_db.model.trajectories import Trajectories
 
@@ -145,9 +145,7 @@ def _at_all_grains(
     location: Ids, hour: Ids, offsets: Ints, cells: list[Ids], begins: Ints
 ) -> Trajectories:
     """Samples as cells of every grain, where the cell or the hour is new."""
-    fresh = np.ones(len(location), np.bool_)
-    finest = cells[0][location]
-    fresh[1:] = (finest[1:] != finest[:-1]) | (hour[1:] != hour[:-1])
+    fresh = new_rows(cells[0][location], hour)
     fresh[offsets[:-1][np.diff(offsets) > 0]] = True
     kept = np.flatnonzero(fresh)
     place, hour = location[kept], hour[kept]
@@ -458,11 +456,10 @@ def habit_exposures(case: Case, rng: np.random.Generator) -> dict[str, float]:
 
 def _accuracy(units: Units, matches: Matches, chance: Floats, attack: Flags) -> float:
     """Of the units of these persons: those whose likeliest person of all is the right one."""
-    order = np.lexsort((chance, matches.unit))
-    last = np.ones(len(order), np.bool_)
-    last[:-1] = np.diff(matches.unit[order]) > 0
+    order = np.lexsort((-chance, matches.unit))
+    best = order[new_rows(matches.unit[order])]
     right = np.zeros(len(units), np.bool_)
-    right[matches.unit[order[last]]] = matches.true[order[last]]
+    right[matches.unit[best]] = matches.true[best]
     return share_of(right, (units.owner >= 0) & attack[units.owner])
 
 
@@ -477,9 +474,8 @@ def resting_place(side: Trajectories, timezone: str) -> Ids:
     counted = count_frequencies(nights, int(nights.location.max()) + 1)
     owner = owners(counted.offsets)
     order = np.lexsort((counted.location, -counted.pf.astype(np.int64), owner))
-    first = np.ones(len(order), np.bool_)
-    first[1:] = owner[order][1:] != owner[order][:-1]
-    place[owner[order[first]]] = counted.location[order[first]]
+    most = order[new_rows(owner[order])]
+    place[owner[most]] = counted.location[most]
     return place
 
 

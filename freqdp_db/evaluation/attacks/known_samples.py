@@ -173,22 +173,14 @@ def unicity(pair: Pair, rng: np.random.Generator) -> dict[str, float]:
 
 
 def _own_places(pair: Pair) -> float:
-    original, released = pair.original, pair.released
+    original = pair.original
     tf = count_frequencies(original, len(pair.locations)).tf
     alone = tf[original.location] == 1
     # untouched: the same object at the same place and time, as the release shows times
-    fields = [("owner", np.int32), ("location", np.int32), ("at", np.int64)]
-    before = np.empty(int(alone.sum()), fields)
-    before["owner"] = original.owner[alone]
-    before["location"] = original.location[alone]
-    before["at"] = pair.coarse(original.at[alone])
-    kept = tf[released.location] == 1
-    after = np.empty(int(kept.sum()), fields)
-    after["owner"] = released.owner[kept]
-    after["location"] = released.location[kept]
-    after["at"] = released.at[kept]
+    shown = replace(original, at=pair.coarse(original.at))
+    untouched = ~absent_from(pair.released, shown, original.owner)
     exposed: Flags = np.zeros(len(pair), np.bool_)
-    exposed[np.intersect1d(before, after)["owner"]] = True
+    exposed[original.owner[alone & untouched]] = True
     return share_of(exposed, original.lengths > 0)
 
 

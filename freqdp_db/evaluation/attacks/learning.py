@@ -108,8 +108,8 @@ def trees(features: Features, answer: Flags, **settings: float) -> Scorer:
         if not len(asked):
             return np.zeros(0)
         with _at_most(1 if len(asked) <= _FEW_ROWS else cores(), threads):
-            odds: Shares = np.clip(model.decision_function(asked[:, said]), -_HIGHEST, _HIGHEST)
-        return odds
+            odds: Shares = model.decision_function(asked[:, said])
+        return np.clip(odds, -_HIGHEST, _HIGHEST)
 
     return score
 
@@ -124,5 +124,5 @@ def _at_most(number: int, threads: Any) -> Iterator[None]:
 
 def chances(log_odds: NDArray[np.floating]) -> Features:
     """Probabilities of log odds."""
-    shares: Features = (1.0 / (1.0 + np.exp(-log_odds))).astype(np.float32)
-    return shares
+    likely: Features = (1.0 / (1.0 + np.exp(-log_odds))).astype(np.float32)
+    return likely

@@ -34,7 +34,7 @@ from freqdp_db.evaluation.attacks.known_samples import (
 )
 from freqdp_db.evaluation.attacks.learning import LEAST, Scorer, chances, cross_test, trees
 from freqdp_db.evaluation.pair import Case, ReleaseSeen
-from freqdp_db.model.arrays import Flags, Ints, Metres, offsets_of
+from freqdp_db.model.arrays import Flags, Ints, Metres, new_rows, offsets_of
 
 TRACKED = (1, 10)
 _CELL_M = 500.0
@@ -108,10 +108,7 @@ def find_marks(release: ReleaseSeen) -> Marks:
     )
     key = ((tick - low[0]) * columns + column - low[1]) * rows + row - low[2]
     order = np.lexsort((release.y, release.x, key))
-    fresh = np.ones(len(order), np.bool_)
-    for value in (key, release.x, release.y):
-        same = np.diff(value[order]) == 0
-        fresh[1:] = ~same if value is key else fresh[1:] | ~same
+    fresh = new_rows(key[order], release.x[order], release.y[order])
     first = np.flatnonzero(fresh)
     of_sample = np.empty(len(order), np.int64)
     of_sample[order] = np.cumsum(fresh) - 1
@@ -280,8 +277,7 @@ class Ways:
         order = np.lexsort((release.true_at, release.owners))
         order = order[release.owners[order] >= 0]
         owner, mark = release.owners[order], marks.of_sample[order]
-        fresh = np.ones(len(order), np.bool_)
-        fresh[1:] = (np.diff(owner) != 0) | (np.diff(mark) != 0)
+        fresh = new_rows(owner, mark)
         return cls(offsets_of(owner[fresh], len(case)), mark[fresh])
 
     def steps(
@@ -439,9 +435,7 @@ def find_stays(marks: Marks, who: Ints, mark: Ints) -> Stays:
     which, found, told = joined(parts)
     owner = who[which]
     nearest = np.lexsort((told[:, _LATER], found, owner))
-    first = np.ones(len(nearest), np.bool_)
-    first[1:] = (np.diff(owner[nearest]) != 0) | (np.diff(found[nearest]) != 0)
-    chosen = nearest[first]
+    chosen = nearest[new_rows(owner[nearest], found[nearest])]
     return Stays(owner[chosen], found[chosen], told[chosen])
 
 

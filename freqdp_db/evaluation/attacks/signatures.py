@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -121,37 +122,75 @@ def weigh(counted: Frequencies, strongest: int | None) -> Vectors:
 
 @njit(nogil=True, cache=True)
 def _compare(  # type: ignore[no-untyped-def]
-    first, last, offsets, dimension, weight, list_offsets, owner, share, originals
+    first, last, offsets, dimension, weight, lists, target_of, share, targets, chance
 ):
-    """Cosine of each released vector with all originals, through lists by dimension."""
+    """Cosine of each vector with all targets, through lists by dimension; memory for one row at a time.
+
+    The most alike target, -1 if none is, with ties by chance, and how alike it is; how alike the target of
+    the same number is, and the best of the others.
+    """
+    pick, best_of = np.full(last - first, -1, np.int64), np.zeros(last - first)
     own, other = np.zeros(last - first), np.zeros(last - first)
-    like = np.zeros(originals, np.float64)
-    for t in range(first, last):
-        for i in range(len(like)):
-            like[i] = 0.0
-        for i in range(offsets[t], offsets[t + 1]):
-            d = dimension[i]
-            for j in range(list_offsets[d], list_offsets[d + 1]):
-                like[owner[j]] += weight[i] * share[j]
-        own[t - first] = like[t]
+    like, touched = np.zeros(targets), np.empty(targets, np.int64)
+    for v in range(first, last):
+        n = 0
+        for i in range(offsets[v], offsets[v + 1]):
+            if weight[i] <= 0.0:
+                continue
+            for j in range(lists[dimension[i]], lists[dimension[i] + 1]):
+                if share[j] > 0.0:
+                    if like[target_of[j]] == 0.0:
+                        touched[n] = target_of[j]
+                        n += 1
+                    like[target_of[j]] += weight[i] * share[j]
         best = 0.0
-        for i in range(len(like)):
-            if i != t and like[i] > best:
-                best = like[i]
-        other[t - first] = best
-    return own, other
+        for t in touched[:n]:
+            best = max(best, like[t])
+            if t == v:
+                own[v - first] = like[t]
+            else:
+                other[v - first] = max(other[v - first], like[t])
+        best_of[v - first] = best
+        if best > SAME:
+            ties = 0
+            for t in touched[:n]:
+                if like[t] >= best - SAME:
+                    ties += 1
+            chosen = min(int(chance[v] * ties), ties - 1)
+            for t in touched[:n]:
+                if like[t] >= best - SAME:
+                    if chosen == 0:
+                        pick[v - first] = t
+                        break
+                    chosen -= 1
+        for t in touched[:n]:
+            like[t] = 0.0
+    return pick, best_of, own, other
+
+
+def _compare_all(
+    vectors: Vectors, targets: Vectors, dimensions: int, chance: Weights
+) -> tuple[NDArray[Any], ...]:
+    order = np.argsort(targets.dimension, kind="stable")
+    parts = map_ranges(
+        _compare, vectors.offsets, vectors.offsets, vectors.dimension, vectors.weight,
+        offsets_of(targets.dimension[order], dimensions), owners(targets.offsets)[order],
+        targets.weight[order], len(targets), chance,
+    )  # fmt: skip
+    return joined(parts)
 
 
 def most_alike(released: Vectors, original: Vectors, dimensions: int) -> Links:
-    """Compare every released trajectory with every original; memory for one row at a time."""
-    order = np.argsort(original.dimension, kind="stable")
-    owner = owners(original.offsets)
-    lists = offsets_of(original.dimension[order], dimensions)
-    parts = map_ranges(
-        _compare, released.offsets, released.offsets, released.dimension, released.weight,
-        lists, owner[order], original.weight[order], len(original),
-    )  # fmt: skip
-    return Links(*joined(parts))
+    """Compare every released trajectory with every original."""
+    return Links(*_compare_all(released, original, dimensions, np.zeros(len(released)))[2:])
+
+
+def pick_by_cosine(
+    original: Vectors, released: Vectors, dimensions: int, rng: np.random.Generator
+) -> tuple[Ints, Weights]:
+    """For each object its most alike released trajectory (-1: none is alike), and how alike."""
+    found = _compare_all(original, released, dimensions, rng.random(len(original)))
+    return found[0], found[1]
 
 
 @njit(cache=True)
@@ -300,62 +339,6 @@ def windows_of_day(side: Trajectories, timezone: str) -> Weights:
     ).reshape(len(side), _WINDOWS)
     shares: Weights = counts / np.maximum(side.lengths, 1)[:, np.newaxis]
     return shares
-
-
-@njit(nogil=True, cache=True)
-def _pick_by_cosine(  # type: ignore[no-untyped-def]
-    first, last, offsets, dimension, weight, lists, carrier, share, chance, like_of
-):
-    """The released vector most like each object's; ties by chance; likeness 0 picks nothing."""
-    pick, best_of = np.full(last - first, -1, np.int64), np.empty(last - first)
-    like = np.zeros(like_of, np.float64)
-    touched = np.empty(like_of, np.int64)
-    for u in range(first, last):
-        n = 0
-        for i in range(offsets[u], offsets[u + 1]):
-            d = dimension[i]
-            if weight[i] <= 0.0:
-                continue
-            for j in range(lists[d], lists[d + 1]):
-                if share[j] > 0.0:
-                    if like[carrier[j]] == 0.0:
-                        touched[n] = carrier[j]
-                        n += 1
-                    like[carrier[j]] += weight[i] * share[j]
-        best = 0.0
-        for k in range(n):
-            best = max(best, like[touched[k]])
-        best_of[u - first] = best
-        if best > SAME:
-            ties = 0
-            for k in range(n):
-                if like[touched[k]] >= best - SAME:
-                    ties += 1
-            chosen = min(int(chance[u] * ties), ties - 1)
-            for k in range(n):
-                if like[touched[k]] >= best - SAME:
-                    if chosen == 0:
-                        pick[u - first] = touched[k]
-                        break
-                    chosen -= 1
-        for k in range(n):
-            like[touched[k]] = 0.0
-    return pick, best_of
-
-
-def pick_by_cosine(
-    original: Vectors, released: Vectors, dimensions: int, rng: np.random.Generator
-) -> tuple[Ints, NDArray[np.float64]]:
-    """For each object its most alike released trajectory (-1: none is alike), and how alike."""
-    order = np.argsort(released.dimension, kind="stable")
-    carrier = owners(released.offsets)
-    lists = offsets_of(released.dimension[order], dimensions)
-    parts = map_ranges(
-        _pick_by_cosine, original.offsets, original.offsets, original.dimension, original.weight,
-        lists, carrier[order], released.weight[order], rng.random(len(original)), len(released),
-    )  # fmt: skip
-    pick, best = joined(parts)
-    return pick, best
 
 
 @njit(nogil=True, cache=True)

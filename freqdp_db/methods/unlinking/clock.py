@@ -26,7 +26,7 @@ import numpy as np
 from freqdp_db.errors import VerificationFailed
 from freqdp_db.methods.contract import Counts, WorkingSet
 from freqdp_db.methods.kinds import US_PER_S
-from freqdp_db.model.arrays import Flags, Ids, Ints, Metres, owners
+from freqdp_db.model.arrays import Flags, Ids, Ints, Metres, new_rows, owners
 from freqdp_db.model.trajectories import Locations, Trajectories
 
 # --- One grain for all places: no device is known by the digits that it writes ---
@@ -45,8 +45,7 @@ def cells_of(places: Locations, grain_m: float) -> tuple[Locations, Ids]:
     """The centres of all cells that have places, and the cell of each place."""
     column, row = (np.floor(c / grain_m) for c in (places.x, places.y))
     order = np.lexsort((row, column))
-    fresh = np.ones(len(order), np.bool_)
-    fresh[1:] = (np.diff(column[order]) != 0) | (np.diff(row[order]) != 0)
+    fresh = new_rows(column[order], row[order])
     cell = np.empty(len(order), np.int32)
     cell[order] = np.cumsum(fresh) - 1
     first = order[fresh]
@@ -186,8 +185,7 @@ def _nearest_to_tick(side: Trajectories, ticks: Ints) -> Flags:
     kept = np.zeros(side.samples, np.bool_)
     if not side.samples:
         return kept
-    begins = np.ones(side.samples, np.bool_)
-    begins[1:] = np.diff(ticks) != 0
+    begins = new_rows(ticks)
     begins[side.offsets[:-1][side.lengths > 0]] = True
     first = np.flatnonzero(begins)
     off = np.abs(side.at - ticks)
@@ -274,9 +272,7 @@ def check_clock(before: WorkingSet, after: WorkingSet, clock_us: int | None) -> 
     off = np.where(late, clock_us - back, back)
     owner = owners(old.offsets)
     order = np.lexsort((np.arange(old.samples), off, tick, owner))
-    fresh = np.ones(len(order), np.bool_)
-    fresh[1:] = (np.diff(tick[order]) != 0) | (np.diff(owner[order]) != 0)
-    rows = order[fresh]
+    rows = order[new_rows(tick[order], owner[order])]
     for column, was, there in (
         ("trajectory", owner[rows], new.owner),
         ("time", tick[rows], new.at),

@@ -18,12 +18,11 @@ from freqdp_db.errors import VerificationFailed
 from freqdp_db.methods.contract import StepContext, WorkingSet
 from freqdp_db.methods.trips import TripRule, TripRuns, find_trips, samples_of
 from freqdp_db.methods.unlinking.clock import hide_devices, put_in_grains
-from freqdp_db.methods.unlinking.crowd import check_crowd, find_crowded
-from freqdp_db.methods.unlinking.dates import check_dates, new_spans
 from freqdp_db.methods.unlinking.options import CutOptions
+from freqdp_db.methods.unlinking.samples import check_crowd, check_dates, find_crowded, new_spans
 from freqdp_db.methods.unlinking.steps import CutLog
 from freqdp_db.methods.unlinking.trimming import check_trimmed, trim_trips
-from freqdp_db.model.arrays import Flags, Groups, Ids, Ints, offsets_from
+from freqdp_db.model.arrays import Flags, Groups, Ids, Ints, new_rows, offsets_from
 from freqdp_db.model.trajectories import Trajectories
 from freqdp_db.roads.network import Network
 
@@ -301,9 +300,8 @@ def _require_quiet(old: Trajectories, runs: CutLog, quiet_us: int) -> None:
 def _visited_by(before: WorkingSet, objects: int) -> Flags:
     location, owner = before.trajectories.location, before.owners()
     order = np.lexsort((owner, location))
-    place, who = location[order], owner[order]
-    fresh = np.ones(len(order), np.bool_)
-    fresh[1:] = (place[1:] != place[:-1]) | (who[1:] != who[:-1])
+    place = location[order]
+    fresh = new_rows(place, owner[order])
     enough: Flags = np.bincount(place[fresh], minlength=len(before.places)) >= objects
     return enough
 

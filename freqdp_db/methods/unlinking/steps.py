@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from freqdp_db.errors import VerificationFailed
 from freqdp_db.methods.contract import (
     Counts,
     Nothing,
@@ -27,6 +28,13 @@ from freqdp_db.methods.unlinking.clock import (
     put_in_grains,
 )
 from freqdp_db.methods.unlinking.options import CutOptions, PointsOptions, SwapOptions
+from freqdp_db.methods.unlinking.samples import (
+    check_crowd,
+    check_dates,
+    column_comments,
+    find_crowded,
+    leave_out_dates,
+)
 from freqdp_db.model.arrays import Groups, Ids, Ints
 from freqdp_db.model.trajectories import Trajectories
 from freqdp_db.privacy.noise import RandomSource, released_ids
@@ -219,7 +227,6 @@ class CutStep(Step[CutOptions, CutDraw, CutLog]):
 
     def replay(self, done: Recorded[CutOptions, CutDraw, CutLog]) -> WorkingSet:
         from freqdp_db.methods.unlinking.cut import groups_after, rows_of_pieces
-        from freqdp_db.methods.unlinking.dates import leave_out_dates
 
         state = done.before
         state = hide_devices(state, done.options)
@@ -253,8 +260,6 @@ class CutStep(Step[CutOptions, CutDraw, CutLog]):
         options.require_crowd(objects)
 
     def column_comments(self, options: CutOptions) -> dict[str, str]:
-        from freqdp_db.methods.unlinking.dates import column_comments
-
         return column_comments(options.dates)
 
     def counts(self, done: Taken[CutOptions, CutDraw, CutLog]) -> Counts:
@@ -290,7 +295,69 @@ class PointsDraw:
         return len(self.row)
 
 
+_WORDS = 2**63
+
+
+def pick_points(
+    world: StepContext, hidden: WorkingSet, options: PointsOptions, source: RandomSource
+) -> Ints:
+    """The samples to publish: those with a crowd, and of them a share that is drawn."""
+    rows = np.flatnonzero(find_crowded(world, hidden, options))
+    if options.share is None:
+        return rows
+    return rows[source.uniform_words(len(rows)) < int(options.share * _WORDS / 100)]
+
+
+def check_points(
+    world: StepContext,
+    before: WorkingSet,
+    drawn: PointsDraw,
+    after: WorkingSet,
+    options: PointsOptions,
+) -> dict[str, int]:
+    """Refuse unless the release is single samples of the input that may be published.
+
+    Raises:
+        VerificationFailed: two samples under one id, rows in another order than that of the ids, a
+            sample that is not in the input or twice in the release, without its crowd, or left out for no
+            reason.
+    """
+    old, new = before.trajectories, after.trajectories
+    if (new.lengths != 1).any() or len(np.unique(after.key)) != len(new):
+        raise VerificationFailed("points: two samples have one id")
+    if (np.diff(after.key) < 0).any() or not np.array_equal(np.sort(drawn.key), after.key):
+        raise VerificationFailed("points: the rows are not in the order of the ids that were drawn")
+    rows = drawn.row
+    if len(rows) != len(new) or not ((rows >= 0) & (rows < old.samples)).all():
+        raise VerificationFailed("points: the draw names samples that do not exist")
+    if (np.diff(rows) <= 0).any():
+        raise VerificationFailed("points: a sample was drawn twice")
+    sample = np.empty(len(rows), np.int64)
+    sample[np.searchsorted(after.key, drawn.key)] = rows
+    for column, was, there in (
+        ("place", old.location, new.location),
+        ("object", before.owners(), after.owners()),
+    ):
+        if not np.array_equal(was[sample], there):
+            raise VerificationFailed(f"points: a sample has another {column} than it had")
+    check_dates(world, old.at[sample], after, options.dates)
+    drawn_ones = np.zeros(old.samples, np.bool_)
+    drawn_ones[rows] = True
+    if options.share is None:
+        check_crowd(world, before, np.arange(old.samples), drawn_ones, options)
+    else:
+        check_crowd(world, before, rows, np.ones(len(rows), np.bool_), options)
+    return {"points": len(new), "objects": len(np.unique(after.owners()))}
+
+
 class PointsStep(Step[PointsOptions, PointsDraw, Nothing]):
+    """Single samples, each with an id of its own and a time on the nearest tick of one clock for all.
+
+    Nothing but places and times says which rows belong together; where few move at a time, that may be
+    much. `--share` publishes a part of the samples, each drawn alike, so that there are gaps in whatever
+    somebody follows.
+    """
+
     name = "points"
     words = "single samples, each with an id of its own"
     options = PointsOptions
@@ -304,16 +371,12 @@ class PointsStep(Step[PointsOptions, PointsDraw, Nothing]):
     def draw(
         self, world: StepContext, state: WorkingSet, options: PointsOptions, source: RandomSource
     ) -> PointsDraw:
-        from freqdp_db.methods.unlinking.points import pick_points
-
         row = pick_points(world, hide_samples(state, options), options, source)
         return PointsDraw(row, released_ids(source, len(row)))
 
     def carry_out(
         self, world: StepContext, state: WorkingSet, drawn: PointsDraw, options: PointsOptions
     ) -> tuple[Nothing, WorkingSet]:
-        from freqdp_db.methods.unlinking.dates import leave_out_dates
-
         state = hide_samples(state, options)
         # by id, so that the order of the rows tells as little as the ids
         order = np.argsort(drawn.key, kind="stable")
@@ -327,8 +390,6 @@ class PointsStep(Step[PointsOptions, PointsDraw, Nothing]):
         return Nothing(), leave_out_dates(world, after, options.dates)
 
     def check(self, done: Taken[PointsOptions, PointsDraw, Nothing]) -> dict[str, int]:
-        from freqdp_db.methods.unlinking.points import check_points
-
         hidden = hide_samples(done.before, done.options)
         check_hidden_samples(done.before, hidden, done.options)
         return check_points(done.world, hidden, done.drawn, done.after, done.options)
@@ -337,8 +398,6 @@ class PointsStep(Step[PointsOptions, PointsDraw, Nothing]):
         options.require_crowd(objects)
 
     def column_comments(self, options: PointsOptions) -> dict[str, str]:
-        from freqdp_db.methods.unlinking.dates import column_comments
-
         return column_comments(options.dates)
 
     def counts(self, done: Taken[PointsOptions, PointsDraw, Nothing]) -> Counts:

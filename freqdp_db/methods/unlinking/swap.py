@@ -17,8 +17,17 @@ from freqdp_db.errors import VerificationFailed
 from freqdp_db.methods.contract import WorkingSet
 from freqdp_db.methods.trips import MINUTE_US, TripRule, find_stays
 from freqdp_db.methods.unlinking.steps import SwapDraw
-from freqdp_db.model.arrays import Flags, Groups, Ids, Ints, Metres, offsets_from
-from freqdp_db.model.kernels import stable_order
+from freqdp_db.model.arrays import (
+    Flags,
+    Groups,
+    Ids,
+    Ints,
+    Metres,
+    new_rows,
+    offsets_from,
+    owners,
+    within,
+)
 from freqdp_db.model.trajectories import Locations, Trajectories
 from freqdp_db.privacy.noise import RandomSource
 
@@ -132,17 +141,10 @@ class Meeting:
         )
 
 
-def last_in_trajectory(trajectories: Trajectories) -> Flags:
-    """Whether each sample is the last of its trajectory."""
-    last = np.zeros(trajectories.samples, np.bool_)
-    last[trajectories.offsets[1:][trajectories.lengths > 0] - 1] = True
-    return last
-
-
 def find_stops(trajectories: Trajectories, meeting: Meeting) -> Ints:
     """The last sample of each trajectory in each window that it has samples in."""
     window = meeting.windows(trajectories.at)
-    last = last_in_trajectory(trajectories)
+    last = trajectories.ends
     last[:-1] |= window[1:] != window[:-1]
     return np.flatnonzero(last)
 
@@ -172,7 +174,7 @@ def find_groups(trajectories: Trajectories, places: Locations, meeting: Meeting)
 
 def lonely_trajectories(trajectories: Trajectories, stop: Ints) -> Flags:
     """Those with more than half of their samples in one run between two stops that met."""
-    ends = last_in_trajectory(trajectories)
+    ends = trajectories.ends
     ends[stop] = True
     at = np.flatnonzero(ends)
     run = np.diff(at, prepend=-1)
@@ -189,7 +191,7 @@ class _Gathering:
     def __init__(self, trajectories: Trajectories, places: Locations, meeting: Meeting) -> None:
         self._side, self._meeting = trajectories, meeting
         self._x, self._y = places.x[trajectories.location], places.y[trajectories.location]
-        self._ends = last_in_trajectory(trajectories)
+        self._ends = trajectories.ends
         self._found: list[tuple[Ints, Ints, int]] = []
 
     def gather(
@@ -239,12 +241,8 @@ def _sorted_cells(window: Ints, column: Ints, row: Ints) -> tuple[Ints, Ints]:
     order = (
         np.argsort(code, kind="stable") if code is not None else np.lexsort((row, column, window))
     )
-    fresh = np.ones(len(order), np.bool_)
-    for key in (window, column, row):
-        ranked = key[order]
-        same = ranked[1:] == ranked[:-1]
-        fresh[1:] = ~same if key is window else fresh[1:] | ~same
-    return order, np.append(np.flatnonzero(fresh), len(order)).astype(np.int64)
+    fresh = np.flatnonzero(new_rows(window[order], column[order], row[order]))
+    return order, np.append(fresh, len(order)).astype(np.int64)
 
 
 def _packed(window: Ints, column: Ints, row: Ints) -> Ints | None:
@@ -319,34 +317,19 @@ def _split(first, last, begins, stop, ends, at, x, y, fastest):  # type: ignore[
 # --- Uniform random permutations of many groups at once, from words of the random source ---
 
 
-@njit(nogil=True, cache=True)
-def _rank(first, last, offsets, word):  # type: ignore[no-untyped-def]
-    """Rank of each member's word in its group; groups with two equal words are marked."""
-    begin = offsets[first]
-    rank = np.empty(offsets[last] - begin, np.int32)
-    tied = np.zeros(last - first, np.bool_)
-    for g in range(first, last):
-        lo, hi = offsets[g], offsets[g + 1]
-        order = stable_order(word[lo:hi])
-        for i in range(hi - lo):
-            rank[lo - begin + i] = order[i]
-            if i > 0 and word[lo + order[i]] == word[lo + order[i - 1]]:
-                tied[g - first] = True
-    return rank, tied
-
-
 def deal(offsets: Ints, source: RandomSource) -> Ids:
     """For each group a uniform random permutation of 0 .. size - 1, one after the other.
 
     The order of independent uniform words is uniform as long as no two are equal; a group with
     equal words is drawn again, so that what is left is exactly uniform.
     """
-    word = source.uniform_words(int(offsets[-1]))
+    group, word = owners(offsets), source.uniform_words(int(offsets[-1]))
     while True:
-        rank, tied = joined(map_ranges(_rank, offsets, offsets, word))
+        order = np.lexsort((word, group))
+        tied = ~new_rows(group, word[order])
         if not tied.any():
-            return rank
-        again = np.repeat(tied, np.diff(offsets))
+            return (order - offsets[group]).astype(np.int32)
+        again = np.isin(group, group[tied])
         word[again] = source.uniform_words(int(again.sum()))
 
 
@@ -359,7 +342,7 @@ def swapped_trajectories(trajectories: Trajectories, draw: SwapDraw) -> tuple[Tr
     Linear in the samples: each is followed by one other, and only stops know another one.
     """
     following = np.arange(1, trajectories.samples + 1, dtype=np.int64)
-    following[last_in_trajectory(trajectories)] = -1
+    following[trajectories.ends] = -1
     begin = np.repeat(draw.offsets[:-1], np.diff(draw.offsets))
     following[draw.stop] = following[draw.stop][begin + draw.dealt]
     begins = trajectories.offsets
@@ -453,7 +436,9 @@ def check_swap(
     """
     old, new = before.trajectories, after.trajectories
     _require_groups(before, groups, dealt, meeting)
-    _require_ascending(new)
+    falls = (np.diff(new.at) < 0) & (np.diff(new.owner) == 0)
+    if falls.any():
+        raise VerificationFailed(f"swap: {int(falls.sum()):,} times go backwards")
     kept = np.ones(len(old), np.bool_)
     if not ((dropped >= 0) & (dropped < len(old))).all():
         raise VerificationFailed("swap: the log drops trajectories that do not exist")
@@ -461,8 +446,6 @@ def check_swap(
     if not kept[old.owner[groups.stop]].all():
         raise VerificationFailed("swap: a trajectory was dropped although it meets others")
     stays = kept[old.owner]
-    if not _same_rows((old.location[stays], old.at[stays]), (new.location, new.at)):
-        raise VerificationFailed("swap: the places and times are not those of its input")
     label = goes_by(old, groups, dealt, meeting)
     rows = (label, old.location, old.at, before.owners())
     released = (new.owner, new.location, new.at, after.owners())
@@ -470,8 +453,8 @@ def check_swap(
         raise VerificationFailed("swap: a trajectory does not go on as it was dealt")
     if _too_fast(after) > _too_fast(before):
         raise VerificationFailed("swap: a seam is faster than 120 km/h")
-    seams = _seams(groups, dealt)
-    return {"groups": len(groups), "members": len(groups.stop), "seams": seams}
+    seams = dealt != within(groups.offsets)
+    return {"groups": len(groups), "members": len(groups.stop), "seams": int(seams.sum())}
 
 
 def goes_by(trajectories: Trajectories, groups: Groups, dealt: Ids, meeting: Meeting) -> Ids:
@@ -529,8 +512,7 @@ def _require_groups(before: WorkingSet, groups: Groups, dealt: Ids, meeting: Mee
         raise VerificationFailed("swap: a cell is wider than it may be")
     number = groups.of_members()
     rank = np.lexsort((dealt, number))
-    place = np.arange(len(stop)) - groups.offsets[number]
-    if not np.array_equal(dealt[rank], place):
+    if not np.array_equal(dealt[rank], within(groups.offsets)):
         raise VerificationFailed("swap: what was dealt to a group is no permutation")
     window = meeting.windows(side.at)
     owner = side.owner
@@ -549,13 +531,6 @@ def _require_groups(before: WorkingSet, groups: Groups, dealt: Ids, meeting: Mee
         raise VerificationFailed("swap: a group has members of two cells or windows")
 
 
-def _require_ascending(side: Trajectories) -> None:
-    owner = side.owner
-    falls = (np.diff(side.at) < 0) & (owner[1:] == owner[:-1])
-    if falls.any():
-        raise VerificationFailed(f"swap: {int(falls.sum()):,} times go backwards")
-
-
 def _too_fast(state: WorkingSet) -> int:
     """Steps over 120 km/h."""
     side, owner = state.trajectories, state.trajectories.owner
@@ -570,9 +545,3 @@ def _same_rows(one: tuple[Ints | Ids, ...], other: tuple[Ints | Ids, ...]) -> bo
         return False
     a, b = np.lexsort(one), np.lexsort(other)
     return all(np.array_equal(x[a], y[b]) for x, y in zip(one, other, strict=True))
-
-
-def _seams(groups: Groups, dealt: Ids) -> int:
-    """Members that go on as somebody else."""
-    place = np.arange(len(dealt)) - np.repeat(groups.offsets[:-1], np.diff(groups.offsets))
-    return int((dealt != place).sum())

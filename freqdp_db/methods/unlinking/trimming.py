@@ -26,7 +26,7 @@ from freqdp_db.engines.ranges import joined, map_each
 from freqdp_db.errors import VerificationFailed
 from freqdp_db.methods.contract import WorkingSet
 from freqdp_db.methods.trips import TripRuns, samples_of
-from freqdp_db.model.arrays import Flags, Ids, Ints, offsets_of
+from freqdp_db.model.arrays import Flags, Ids, Ints, new_rows, offsets_of
 from freqdp_db.model.trajectories import Locations, Trajectories
 from freqdp_db.roads.graph import RoadGraph, make_graph
 from freqdp_db.roads.network import Network
@@ -89,9 +89,7 @@ def _matrices(graph: RoadGraph) -> tuple[csr_matrix, csr_matrix]:
     low, high = np.minimum(source, target)[apart], np.maximum(source, target)[apart]
     # of parallel roads, the shortest
     order = np.lexsort((graph.length[apart], high, low))
-    first = np.ones(len(order), np.bool_)
-    first[1:] = (np.diff(low[order]) != 0) | (np.diff(high[order]) != 0)
-    one = order[first]
+    one = order[new_rows(low[order], high[order])]
     metres = csr_matrix((graph.length[apart][one], (low[one], high[one])), (nodes, nodes))
     forks = np.bincount(np.concatenate([source, target]), minlength=nodes) >= _FORK
     a, b = np.concatenate([low[one], high[one]]), np.concatenate([high[one], low[one]])
