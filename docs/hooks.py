@@ -192,8 +192,9 @@ def python_page() -> str:
         "```",
         "",
     ]
-    for name, verb in inspect.getmembers(Freqdp, inspect.isfunction):
-        if name.startswith("_"):
+    verbs = [verb for owner in Freqdp.__mro__ for verb in vars(owner).values()]
+    for verb in verbs:
+        if not inspect.isfunction(verb) or verb.__name__.startswith("_"):
             continue
         lines += [*_function(verb), _cell(inspect.getdoc(verb) or ""), ""]
         declared, of_methods = parameters_of(verb)

@@ -182,17 +182,9 @@ def test_notebook(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_site_has_every_command_and_function(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet"]
     done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "mkdocs",
-            "build",
-            "--strict",
-            "--quiet",
-            "--site-dir",
-            str(tmp_path),
-        ],
+        [*command, "--site-dir", str(tmp_path)],
         capture_output=True,
         text=True,
         check=False,
@@ -214,7 +206,7 @@ def test_the_site_has_every_command_and_function(tmp_path: Path) -> None:
     assert headings("commands") == set(leaves(typer.main.get_command(main.app)))
     objects = {o.identity.split(".")[1].split("(")[0] for o in load_objects(Names("p", "r"))}
     assert headings("sql") >= objects
-    verbs = {name for name in vars(freqdp_db.Freqdp) if not name.startswith("_")}
+    verbs = {name for name in dir(freqdp_db.Freqdp) if not name.startswith("_")}
     assert headings("python") == {"connect", *verbs}
 
 

@@ -239,7 +239,8 @@ def write_csv(
     if reader.has_areas:
         kinds += [pa.float64()] * 4 + [pa.string()] * 2
     schema = pa.schema(zip(csv_columns(system, reader.has_areas), kinds, strict=True))
-    unit, size = ("s", 1_000_000) if extent.whole_seconds else ("us", 1)
+    unit: Literal["s", "us"] = "s" if extent.whole_seconds else "us"
+    size = 1_000_000 if unit == "s" else 1
 
     def iso(at_us: NDArray[np.int64]) -> Any:
         at = pa.array(at_us // size).view(pa.timestamp(unit))
@@ -470,8 +471,9 @@ def _whole_trajectories(chunks: Iterator[Samples]) -> Iterator[Samples]:
     for chunk in chunks:
         joined = chunk
         if rest is not None:
-            pairs = {c: (getattr(rest, c), getattr(chunk, c)) for c in _COLUMNS}
-            columns: dict[str, Any] = {c: np.concatenate(pair) for c, pair in pairs.items()}
+            columns: dict[str, Any] = {
+                c: np.concatenate([getattr(rest, c), getattr(chunk, c)]) for c in _COLUMNS
+            }
             joined = replace(chunk, **columns)
         last = int(np.searchsorted(joined.trajectory_id, joined.trajectory_id[-1]))
         if last:
