@@ -17,6 +17,8 @@ from freqdp_db.model.arrays import Ints, Metres
 
 _WEB_MERCATOR = 3857
 """Keeps shapes: what a map is drawn in."""
+_MOST_DRAWN = 150_000
+"""Of more zones the outlines are not read: pictures show districts."""
 _NUMBERS: list[tuple[str, ColumnType]] = [
     ("value", "int8"), ("margin", "float8"), ("estimate", "float8"),
 ]  # fmt: skip
@@ -54,6 +56,13 @@ class PublishedCounts:
     visits: Columns | None
     flows: Columns | None
 
+    @property
+    def finest_level(self) -> str:
+        """Zones, or districts where single bins of zones are not all shown."""
+        assert self.visits is not None, "the release has visits"
+        complete = len(self.visits["bin"]) == len(self.zones.name) * len(self.bins)
+        return "zone" if complete else "district"
+
     def visits_of(self, level: str, column: str) -> NDArray[Any]:
         """A column of visits, by zone of the level and by bin: the first bin is all of them."""
         assert self.visits is not None, "the release has visits"
@@ -83,9 +92,14 @@ def read_counts(connection: Connection, database: Database, name: str) -> Publis
         raw,
         sql.SQL(
             "SELECT zone, ((d).path[1]::int8 << 32) + (d).path[2] AS ring, {x}((d).geom) AS x, "
-            "{y}((d).geom) AS y FROM (SELECT zone, {dumppoints}({moved}) AS d FROM {zone}) p "
-            "ORDER BY zone, (d).path"
-        ).format(zone=zone, moved=moved, **{f: functions[f] for f in ("dumppoints", "x", "y")}),
+            "{y}((d).geom) AS y FROM (SELECT zone, {dumppoints}({moved}) AS d FROM {zone} "
+            "WHERE level <> 'zone' OR {drawn}) p ORDER BY zone, (d).path"
+        ).format(
+            zone=zone,
+            moved=moved,
+            drawn=sql.Literal(len(rows) <= _MOST_DRAWN),
+            **{f: functions[f] for f in ("dumppoints", "x", "y")},
+        ),
         _CORNERS,
     )
     bins = raw.execute(

@@ -5,6 +5,7 @@ PostGIS makes, checks and unites the polygons; assigning samples to them is not 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -31,8 +32,11 @@ from freqdp_db.methods.kinds import Box, HexagonGrid, Outline, SquareGrid
 from freqdp_db.model.arrays import Ids, Ints, Metres
 
 MOST_ZONES = 100_000
+MOST_SQUARES = 1_200_000
 BLOCK_M = 5_000.0
-"""Districts of a grid are blocks of squares, about so wide."""
+"""Districts of a grid are blocks of squares, about so wide,"""
+_MOST_BLOCKS = 500
+"""or wider where there would be more. (Grids of up to MOST_ZONES squares keep theirs.)"""
 _PARENTS_UP = 2
 """Districts of hexagons are those so many resolutions coarser."""
 _OVERLAP = 0.001
@@ -50,6 +54,21 @@ _FUNCTIONS = (
     "normalize", "relate", "segmentize", "setsrid", "srid", "transform", "union", "x", "xmax", "xmin",
     "y", "ymax", "ymin",
 )  # fmt: skip
+_UNITED_SQUARES = """
+WITH square AS (
+  SELECT s.c, s.r, d.district FROM ({squares}) s
+  JOIN unnest(%s::int4[]) WITH ORDINALITY AS d (district, m) ON d.m = s.n
+), run AS (
+  SELECT district,
+    {makeenvelope}(min(c) * {w}, r * {w}, (max(c) + 1) * {w}, (r + 1) * {w}, {metric}) AS geom
+  FROM (SELECT *, c - row_number() OVER (PARTITION BY district, r ORDER BY c) AS first FROM square) s
+  GROUP BY district, r, first
+), block AS (SELECT district, {union}(geom) AS geom FROM run GROUP BY district)
+SELECT {asewkb}({multi}({normalize}({transform}({segmentize}(geom, {w}), {shown}))), 'NDR')
+FROM (SELECT district, geom FROM block UNION ALL SELECT NULL, {union}(geom) FROM block) b
+ORDER BY district NULLS LAST
+"""
+"""Of very many squares: those that touch in a row of a district are united as one rectangle."""
 _GEOGRAPHIC = "SELECT srid FROM {} WHERE srid = ANY(%s) AND proj4text LIKE '%%+proj=longlat%%'"
 
 
@@ -143,7 +162,7 @@ class _Reader:
         columns = int(np.floor(west / width)), int(np.floor(east / width))
         rows = int(np.floor(south / width)), int(np.floor(north / width))
         wide, high = columns[1] - columns[0] + 1, rows[1] - rows[0] + 1
-        _require_not_too_many(wide * high, grid, "wider squares")
+        _require_not_too_many(wide * high, grid, "wider squares", MOST_SQUARES)
         numbers = {
             "w": sql.Literal(width),
             **{f"c{i}": sql.Literal(c) for i, c in enumerate(columns)},
@@ -164,9 +183,13 @@ class _Reader:
         zone[place[:, 1] - rows[0], place[:, 0] - columns[0]] = np.arange(len(place))
         x, y = ((place[:, axis].astype(np.float64) + 0.5) * width for axis in (0, 1))
         names = tuple(square_name(c, r, width) for c, r in place.tolist())
-        district, districts = blocks_of(x, y, max(round(BLOCK_M / width), 1) * width)
+        block, united = max(round(BLOCK_M / width), 1), None
+        if len(names) > MOST_ZONES:
+            block = max(block, math.ceil(math.sqrt(len(names) / _MOST_BLOCKS)))
+            united = self._sql(_UNITED_SQUARES, squares=squares, w=numbers["w"])
+        district, districts = blocks_of(x, y, block * width)
         return Zones(
-            names, district, districts, x, y, self._shapes(_Polygons(squares), district),
+            names, district, districts, x, y, self._shapes(_Polygons(squares), district, united),
             Squares(width, columns[0], rows[0], zone),
         )  # fmt: skip
 
@@ -418,8 +441,13 @@ class _Reader:
                 "Repair the polygons (ST_Difference), or name another table",
             )
 
-    def _shapes(self, polygons: _Polygons, district: Ids) -> tuple[bytes, ...]:
-        """Of the zones, then of the districts, then of the city."""
+    def _shapes(
+        self, polygons: _Polygons, district: Ids, united: sql.Composed | None = None
+    ) -> tuple[bytes, ...]:
+        """Of the zones, then of the districts, then of the city.
+
+        united: a quicker query of the last two, from the district of each zone.
+        """
         multi = self._sql("{asewkb}({multi}({normalize}({transform}({each}, {shown}))), 'NDR')",
                           each=sql.SQL("geom"))  # fmt: skip
         own = self._rows(
@@ -428,7 +456,7 @@ class _Reader:
             ),
             polygons.arguments,
         )
-        united = self._sql(
+        united = united or self._sql(
             "SELECT {asewkb}({multi}({normalize}({union}({transform}(geom, {shown})))), 'NDR') FROM "
             "({zones}) z JOIN unnest(%s::int4[]) WITH ORDINALITY AS d (district, m) ON d.m = z.n "
             "GROUP BY GROUPING SETS ((d.district), ()) ORDER BY grouping(d.district), d.district",
@@ -466,10 +494,10 @@ def _meeting(low: Metres, high: Metres) -> tuple[Ints, Ints]:
     return first, second
 
 
-def _require_not_too_many(count: float, what: object, remedy: str) -> None:
-    if count > MOST_ZONES:
+def _require_not_too_many(count: float, what: object, remedy: str, most: int = MOST_ZONES) -> None:
+    if count > most:
         raise BadInput(
-            f"{_ZONES} {what}: {count:,.0f} zones are too many, at most {MOST_ZONES:,} are counted",
+            f"{_ZONES} {what}: {count:,.0f} zones are too many, at most {most:,} are counted",
             remedy=f"choose {remedy}, or a smaller [[region]]",
         )
 
