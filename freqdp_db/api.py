@@ -592,6 +592,10 @@ class Freqdp(PaperVerbs):
         method: Method = None,
         *,
         window: OneWindow = None,
+        objects: Annotated[
+            int | None,
+            Option("With counts: about how many objects there are, for the margins to expect."),
+        ] = None,
         engine: Engine = None,
         workers: Workers = None,
         **parameters: Annotated[Value, MethodParameters(without=("seed",))],
@@ -604,7 +608,7 @@ class Freqdp(PaperVerbs):
         database, row = self._dataset(dataset)
         found = self._window(row, window)
         with self._started(engine, workers) as (progress, running):
-            return make_plan(database, row, request, progress, running, found)
+            return make_plan(database, row, request, progress, running, found, objects)
 
     @command("anonymize")
     def anonymize(

@@ -452,6 +452,11 @@ def _counted(session: Session, found: CountsBench, given: Given) -> None:
         session.table(["", *columns], rows)
         session.pairs(
             [(f"coverage, {level}", f"{c:.1%}") for level, c in found.coverage[epsilon].items()]
+            + [
+                (f"left out by the bounds, {what}", f"{part:.0%}, said {said:.0%}")
+                for what, part in found.lost[epsilon].items()
+                for said in [found.lost_as_said[epsilon][what]]
+            ]
         )
 
 

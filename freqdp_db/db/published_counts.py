@@ -18,6 +18,8 @@ from freqdp_db.model.arrays import Ints, Metres
 
 _WEB_MERCATOR = 3857
 """Keeps shapes: what a map is drawn in."""
+_MOST_DRAWN = 150_000
+"""Of more zones the outlines are not read: pictures show districts."""
 _NUMBERS: list[tuple[str, ColumnType]] = [
     ("value", "int8"), ("margin", "float8"), ("estimate", "float8"),
 ]  # fmt: skip
@@ -55,6 +57,13 @@ class PublishedCounts:
     visits: Columns | None
     flows: Columns | None
 
+    @property
+    def finest_level(self) -> str:
+        """Zones, or districts where single bins of zones are not all shown."""
+        assert self.visits is not None, "the release has visits"
+        complete = len(self.visits["bin"]) == len(self.zones.name) * len(self.bins)
+        return "zone" if complete else "district"
+
     def visits_of(self, level: str, column: str) -> NDArray[Any]:
         """A column of visits, by zone of the level and by bin: the first bin is all of them."""
         assert self.visits is not None, "the release has visits"
@@ -79,10 +88,11 @@ def read_counts(connection: Connection, database: Database, name: str) -> Publis
     corners = with_postgis(
         gis,
         "SELECT zone, ((d).path[1]::int8 << 32) + (d).path[2] AS ring, {st_x}((d).geom) AS x, "
-        "{st_y}((d).geom) AS y FROM (SELECT zone, {st_dumppoints}({moved}) AS d FROM {zone}) p "
-        "ORDER BY zone, (d).path",
+        "{st_y}((d).geom) AS y FROM (SELECT zone, {st_dumppoints}({moved}) AS d FROM {zone} "
+        "WHERE level <> 'zone' OR {drawn}) p ORDER BY zone, (d).path",
         zone=zone,
         moved=moved,
+        drawn=len(rows) <= _MOST_DRAWN,
     )
     bins = raw.execute(
         sql.SQL("SELECT name FROM {} ORDER BY bin").format(sql.Identifier(schema, f"{name}_bin"))

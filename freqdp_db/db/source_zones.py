@@ -6,6 +6,7 @@ PostGIS makes, checks and unites the polygons; assigning samples to them is not 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from typing import Any, LiteralString
 
@@ -38,8 +39,11 @@ from freqdp_db.methods.kinds import Box, HexagonGrid, Outline, SquareGrid
 from freqdp_db.model.arrays import Ids, Ints, Metres
 
 MOST_ZONES = 100_000
+MOST_SQUARES = 1_200_000
 BLOCK_M = 5_000.0
-"""Districts of a grid are blocks of squares, about so wide."""
+"""Districts of a grid are blocks of squares, about so wide,"""
+_MOST_BLOCKS = 500
+"""or wider where there would be more. (Grids of up to MOST_ZONES squares keep theirs.)"""
 _PARENTS_UP = 2
 """Districts of hexagons are those so many resolutions coarser."""
 _OVERLAP = 0.001
@@ -53,6 +57,27 @@ _ZONES = "[[zones]]"
 _CORNERS = Layout(
     [("n", "int4"), ("part", "int4"), ("ring", "int4"), ("x", "float8"), ("y", "float8")]
 )
+_UNITED: LiteralString = """
+SELECT {st_asewkb}({st_multi}({st_normalize}({st_union}({st_transform}(geom, {shown})))), 'NDR')
+FROM ({zones}) z
+JOIN unnest({district}::int4[]) WITH ORDINALITY AS d (district, m) ON d.m = z.n
+GROUP BY GROUPING SETS ((d.district), ()) ORDER BY grouping(d.district), d.district
+"""
+_UNITED_SQUARES: LiteralString = """
+WITH square AS (
+  SELECT s.c, s.r, d.district FROM ({zones}) s
+  JOIN unnest({district}::int4[]) WITH ORDINALITY AS d (district, m) ON d.m = s.n
+), run AS (
+  SELECT district,
+    {st_makeenvelope}(min(c) * {w}, r * {w}, (max(c) + 1) * {w}, (r + 1) * {w}, {metric}) AS geom
+  FROM (SELECT *, c - row_number() OVER (PARTITION BY district, r ORDER BY c) AS first FROM square) s
+  GROUP BY district, r, first
+), block AS (SELECT district, {st_union}(geom) AS geom FROM run GROUP BY district)
+SELECT {st_asewkb}({st_multi}({st_normalize}({st_transform}({st_segmentize}(geom, {w}), {shown}))), 'NDR')
+FROM (SELECT district, geom FROM block UNION ALL SELECT NULL, {st_union}(geom) FROM block) b
+ORDER BY district NULLS LAST
+"""
+"""Of very many squares: those that touch in a row of a district are united as one rectangle."""
 
 
 def read_zones(
@@ -126,7 +151,7 @@ class _Reader:
         )
         west, south, east, north = (int(np.floor(side / width)) for side in box)
         wide, high = east - west + 1, north - south + 1
-        _require_not_too_many(wide * high, grid, "wider squares")
+        _require_not_too_many(wide * high, grid, "wider squares", MOST_SQUARES)
         squares = self._sql(
             "SELECT (row_number() OVER (ORDER BY r, c))::int4 AS n, c, r, geom FROM "
             "generate_series({west}::int8, {east}) c, generate_series({south}::int8, {north}) r, "
@@ -141,9 +166,13 @@ class _Reader:
         zone[place[:, 1] - south, place[:, 0] - west] = np.arange(len(place))
         x, y = ((place[:, axis].astype(np.float64) + 0.5) * width for axis in (0, 1))
         names = tuple(square_name(c, r, width) for c, r in place.tolist())
-        district, districts = blocks_of(x, y, max(round(BLOCK_M / width), 1) * width)
+        block, united = max(round(BLOCK_M / width), 1), _UNITED
+        if len(names) > MOST_ZONES:
+            block = max(block, math.ceil(math.sqrt(len(names) / _MOST_BLOCKS)))
+            united = _UNITED_SQUARES
+        district, districts = blocks_of(x, y, block * width)
         return Zones(
-            names, district, districts, x, y, self._shapes(squares, district),
+            names, district, districts, x, y, self._shapes(squares, district, united, w=width),
             Squares(width, west, south, zone),
         )  # fmt: skip
 
@@ -338,20 +367,16 @@ class _Reader:
                 "Repair the polygons (ST_Difference), or name another table",
             )
 
-    def _shapes(self, polygons: sql.Composed, district: Ids) -> tuple[bytes, ...]:
-        """Of the zones, then of the districts, then of the city."""
+    def _shapes(
+        self, polygons: sql.Composed, district: Ids, united: LiteralString = _UNITED, **more: Any
+    ) -> tuple[bytes, ...]:
+        """Of the zones, then of the districts, then of the city; united: a query of the last two."""
         own = self._rows(
             "SELECT {st_asewkb}({st_multi}({st_normalize}({st_transform}(geom, {shown}))), 'NDR') "
             "FROM ({zones}) z ORDER BY n",
             zones=polygons,
         )
-        larger = self._rows(
-            "SELECT {st_asewkb}({st_multi}({st_normalize}({st_union}({st_transform}(geom, {shown})))), "
-            "'NDR') FROM ({zones}) z "
-            "JOIN unnest({district}::int4[]) WITH ORDINALITY AS d (district, m) ON d.m = z.n "
-            "GROUP BY GROUPING SETS ((d.district), ()) ORDER BY grouping(d.district), d.district",
-            zones=polygons, district=district.tolist(),
-        )  # fmt: skip
+        larger = self._rows(united, zones=polygons, district=district.tolist(), **more)
         return tuple(bytes(shape) for (shape,) in own + larger)
 
 
@@ -377,10 +402,10 @@ def _meeting(zone: Ids, x: Metres, y: Metres) -> tuple[Ints, Ints]:
     return one, another
 
 
-def _require_not_too_many(count: float, what: object, remedy: str) -> None:
-    if count > MOST_ZONES:
+def _require_not_too_many(count: float, what: object, remedy: str, most: int = MOST_ZONES) -> None:
+    if count > most:
         raise BadInput(
-            f"{_ZONES} {what}: {count:,.0f} zones are too many, at most {MOST_ZONES:,} are counted",
+            f"{_ZONES} {what}: {count:,.0f} zones are too many, at most {most:,} are counted",
             remedy=f"choose {remedy}, or a smaller [[region]]",
         )
 

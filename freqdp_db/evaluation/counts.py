@@ -5,8 +5,8 @@ For curators: all of it is counted in the original data.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ from freqdp_db.evaluation.attacks.exposure import HEADLINE
 from freqdp_db.evaluation.utility import jensen_shannon, largest_errors, same_members
 from freqdp_db.methods.contract import StepContext, options_of
 from freqdp_db.methods.counts.contributions import WHOLE
-from freqdp_db.methods.counts.family import public_inputs
+from freqdp_db.methods.counts.family import contributions_to, design_of
 from freqdp_db.methods.counts.zones import Bins, Zones
 from freqdp_db.model.trajectories import Trajectories
 from freqdp_db.progress import Progress
@@ -41,14 +41,6 @@ _DEVIATIONS = 1.959964
 """Of a normal distribution, in half of its 95 % interval."""
 
 Numbers = NDArray[Any]
-
-
-@dataclass(frozen=True)
-class _Items:
-    """Contributions of objects to one table: within the bounds, and all."""
-
-    counted: Any
-    all: Any
 
 
 @dataclass(frozen=True)
@@ -67,9 +59,8 @@ class _Counted:
 
 def _count(database: Database, release: ReleaseRow, progress: Progress) -> _Counted:
     """Read a release, and count its originals again."""
-    from freqdp_db.methods.counts.contributions import contributions_of
     from freqdp_db.methods.counts.measuring import bounded_by
-    from freqdp_db.methods.counts.plan import Draw, Shape, plan_of
+    from freqdp_db.methods.counts.plan import Draw, plan_of
 
     require_published(release, "measured")
     build = load_build(database, release.build_id, progress)
@@ -77,17 +68,13 @@ def _count(database: Database, release: ReleaseRow, progress: Progress) -> _Coun
     world = make_world(database, build, request.method, request.values, release=release.name)
     made: Any = released_state(database, release, world, progress).made
     options = options_of(request.method.steps[0], request.values)
-    zones, bins = public_inputs(world, options)
+    design = design_of(world, options)
     with database.begin(snapshot=True) as connection:
         drawn = load_columns(connection, database, release.release_id, 1, "draw", Draw)
     with progress.stage("count the originals"):
-        plan = plan_of(
-            drawn, Shape.of(zones, bins), options.tables, options.parameters, options.threshold
-        )
-        facts = world.public_facts(options.region, options.period)
-        all_ = contributions_of(build.trajectories, build.locations, *facts, zones, bins)
-        kept = bounded_by(all_, plan, zones, pure=options.parameters.pure)
-    return _Counted(made, options.tables, zones, bins, kept, all_)
+        all_ = contributions_to(world, build.trajectories, build.locations, options)
+        kept = bounded_by(all_, plan_of(drawn, design))
+    return _Counted(made, options.tables, design.zones, design.bins, kept, all_)
 
 
 def measure_counts(
@@ -95,105 +82,90 @@ def measure_counts(
 ) -> dict[str, float]:
     """What a published release keeps, and what an attacker learns from it."""
     read = _count(database, release, progress)
-    made, zones, bins = read.made, read.zones, read.bins
-    found: dict[str, float] = {}
     with progress.stage("compare"):
-        for table in ("visits", "stays"):
-            if table in read.tables:
-                both = _Items(getattr(read.kept, table), getattr(read.all, table))
-                found |= _areas(table, made.table(table), both, zones, bins)
-        if "flows" in read.tables:
-            both = _Items(read.kept.trips, read.all.trips)
-            found |= _flows(made.table("flows"), both, zones, bins)
+        found = compare_counts(read.made, read.tables, read.kept, read.all, read.zones, read.bins)
     if "visits" in read.tables:
         with progress.stage("membership"):
-            found |= _membership(made.table("visits"), read.kept.visits, zones, bins, seed)
+            rows = read.made.table("visits")
+            found |= _membership(rows, read.kept.visits, read.zones, read.bins, seed)
     return found
 
 
-def _levels(zones: Zones) -> dict[str, tuple[int, int]]:
-    """The first and the last number of the areas of each level in the tables, and one more."""
-    return {
-        "zone": (1, len(zones) + 1),
-        "district": (len(zones) + 1, zones.city_id),
-        "city": (zones.city_id, zones.city_id + 1),
-    }
+_LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
+    "visits": {"zone": ("zone",), "district": ("district",), "city": ("city",)},
+    "stays": {"zone": ("zone",), "district": ("district",), "city": ("city",)},
+    "flows": {
+        "zone": ("zone", "zone"), "district": ("district", "district"), "departures": ("zone", "city"),
+    },
+}  # fmt: skip
+"""Of the rows that intervals and errors are said of: the levels of their zone, or of both ends."""
 
 
-def _upwards(zones: Zones) -> Iterable[NDArray[np.int64]]:
-    """The number of each zone in the tables, that of its district, and that of the city."""
-    yield zones.zone_ids
-    yield zones.district_ids[zones.district]
-    yield np.full(len(zones), zones.city_id, np.int64)
-
-
-def _areas(
-    name: str, rows: dict[str, Numbers], items: _Items, zones: Zones, bins: Bins
+def compare_counts(
+    made: Any, tables: Any, kept: Any, all_: Any, zones: Zones, bins: Bins
 ) -> dict[str, float]:
-    """Of a table by zone and bin: coverage at each level, and the error of the busiest."""
+    """How many intervals hold the bounded count, the error of the busiest, what the bounds leave out.
 
-    def true(of: Any) -> Numbers:
-        counts = np.zeros((zones.city_id + 1, len(bins) + 1))
-        for area in _upwards(zones):
-            np.add.at(counts, (area[of.zone], of.bin + 1), of.parts / WHOLE)
-        counts[:, 0] = counts[:, 1:].sum(axis=1)
-        return counts
-
-    bounded, whole = true(items.counted), true(items.all)
-    at = rows["zone"], rows["bin"]
-    off = np.abs(rows["value"] - bounded[at])
-    found = {
-        f"counts.coverage.{name}.{level}": _share(
-            off <= rows["margin"], _within(rows["zone"], *ends)
+    kept, all_: contributions of objects, within the bounds and all.
+    """
+    first = {"zone": 1, "district": len(zones) + 1, "city": zones.city_id}
+    last = {"zone": len(zones), "district": zones.city_id - 1, "city": zones.city_id}
+    found: dict[str, float] = {}
+    for table in (name for name in _LEVELS if name in tables):
+        rows, what = made.table(table), "trips" if table == "flows" else table
+        ends = ("origin", "destination") if table == "flows" else ("zone",)
+        bounded, whole = (
+            _true_counts(rows, ends, getattr(side, what), zones, bins) for side in (kept, all_)
         )
-        for level, ends in _levels(zones).items()
-    }
-    busy = np.flatnonzero(_within(rows["zone"], 1, len(zones) + 1) & (rows["bin"] > 0))
-    found |= _errors(name, rows, busy, whole[at])
-    return found | {f"counts.lost.{name}": 1 - bounded[1:, 1:].sum() / max(whole[1:, 1:].sum(), 1)}
+        inside = np.abs(rows["value"] - bounded) <= rows["margin"]
+        for level, of in _LEVELS[table].items():
+            mine = np.all(
+                [
+                    (rows[end] >= first[one]) & (rows[end] <= last[one])
+                    for end, one in zip(ends, of, strict=True)
+                ],
+                axis=0,
+            )
+            found[f"counts.coverage.{table}.{level}"] = (
+                float(inside[mine].mean()) if mine.any() else 1.0
+            )
+            if table == "flows" or level == "zone":
+                name = f"flows.{level}" if table == "flows" else table
+                found |= _errors(name, rows, np.flatnonzero(mine & (rows["bin"] > 0)), whole)
+        items = getattr(kept, what)
+        lost = 1 - float(items.parts.sum()) / WHOLE / max(len(items), 1)
+        found[f"counts.lost.{what}"] = lost
+    return found
 
 
-def _flows(rows: dict[str, Numbers], items: _Items, zones: Zones, bins: Bins) -> dict[str, float]:
-    """The same of flows: between zones, between districts, and departures."""
-    ends, high = _levels(zones), zones.city_id + 1
-
-    def code(origin: Numbers, destination: Numbers, bin: Numbers) -> Numbers:
-        return (origin * high + destination) * (len(bins) + 1) + bin
-
-    def true(of: Any) -> Numbers:
-        codes = [
-            code(a[of.zone], b[of.to], when)
-            for a in _upwards(zones)
-            for b in _upwards(zones)
-            for when in (of.bin + 1, np.zeros_like(of.bin))
-        ]
-        known, number = np.unique(np.concatenate(codes), return_inverse=True)
-        counts = np.bincount(number, np.tile(of.parts / WHOLE, len(codes)), minlength=len(known))
-        wanted = code(rows["origin"], rows["destination"], rows["bin"])
-        if not len(known):
-            return np.zeros(len(wanted))
-        place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
-        return np.where(known[place] == wanted, counts[place], 0.0)
-
-    bounded, whole = true(items.counted), true(items.all)
-    off = np.abs(rows["value"] - bounded)
-    found = {}
-    for level, origin, destination in (
-        ("zone", "zone", "zone"), ("district", "district", "district"), ("departures", "zone", "city"),
-    ):  # fmt: skip
-        mine = _within(rows["origin"], *ends[origin]) & _within(
-            rows["destination"], *ends[destination]
-        )
-        found[f"counts.coverage.flows.{level}"] = _share(off <= rows["margin"], mine)
-        chosen = np.flatnonzero(mine & (rows["bin"] > 0))
-        if level != "zone":
-            found |= _errors(f"flows.{level}", rows, chosen, whole)
-    pairs = np.flatnonzero(
-        _within(rows["origin"], *ends["zone"]) & _within(rows["destination"], *ends["zone"])
+def _true_counts(
+    rows: dict[str, Numbers], ends: tuple[str, ...], items: Any, zones: Zones, bins: Bins
+) -> Numbers:
+    """What each row counts: in its zones, districts or the city, in its bin or all of them."""
+    upwards = (
+        zones.zone_ids,
+        zones.district_ids[zones.district],
+        np.full(len(zones), zones.city_id, np.int64),
     )
-    found |= _errors("flows.zone", rows, pairs, whole)
-    lost = 1 - float(items.counted.parts.sum()) / WHOLE / max(len(items.all), 1)
-    return found | {"counts.lost.trips": lost}
+
+    def code(places: list[Numbers], bin: Numbers) -> Numbers:
+        number: Numbers = np.zeros(len(bin), np.int64)
+        for place in places:
+            number = number * (zones.city_id + 1) + place
+        return number * (len(bins) + 1) + bin
+
+    codes = [
+        code([of[end] for of, end in zip(areas, (items.zone, items.to), strict=False)], when)
+        for areas in product(upwards, repeat=len(ends))
+        for when in (items.bin + 1, np.zeros_like(items.bin))
+    ]
+    known, number = np.unique(np.concatenate(codes), return_inverse=True)
+    counts = np.bincount(number, np.tile(items.parts / WHOLE, len(codes)), minlength=len(known))
+    wanted = code([rows[end] for end in ends], rows["bin"])
+    if not len(known):
+        return np.zeros(len(wanted))
+    place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+    return np.where(known[place] == wanted, counts[place], 0.0)
 
 
 def _errors(
@@ -208,26 +180,30 @@ def _errors(
     return {f"counts.error.{name}": float(np.median(off))}
 
 
+def _released(rows: dict[str, Numbers], zones: Zones, bins: Bins) -> Counted:
+    """What an attacker has of rows by zone, district or city, and bin."""
+    table = {
+        column: np.full((zones.city_id, len(bins) + 1), np.nan)
+        for column in ("value", "margin", "estimate")
+    }
+    for column, numbers in table.items():
+        numbers[rows["zone"] - 1, rows["bin"]] = rows[column]
+    value, margin = table["value"], table["margin"][: len(zones), 1:]
+    deviation = float(np.nanmedian(margin)) / _DEVIATIONS if np.isfinite(margin).any() else 1.0
+    crowd = crowd_of(table["estimate"][: len(zones), 0], value[len(zones) : -1, 1:], zones.district)
+    return Counted(value[: len(zones), 1:], deviation, crowd)
+
+
 def _attacked_tables(
     rows: dict[str, Numbers], counted: Any, zones: Zones, bins: Bins
 ) -> tuple[Counted, Counted]:
     """The released visits, and the same counts without noise: to show the power of an attack."""
-    table = {
-        column: rows[column].astype(np.float64).reshape(zones.city_id, len(bins) + 1)
-        for column in ("value", "margin", "estimate")
-    }
-    value = table["value"]
-    released = Counted(
-        value[: len(zones), 1:],
-        float(table["margin"][0, 1]) / _DEVIATIONS,
-        crowd_of(table["estimate"][: len(zones), 0], value[len(zones) : -1, 1:], zones.district),
-    )
     exact = np.zeros((len(zones), len(bins)))
     np.add.at(exact, (counted.zone, counted.bin), 1.0)
     by_district = np.zeros((zones.districts, len(bins)))
     np.add.at(by_district, zones.district, exact)
     unprotected = Counted(exact, 0.0, crowd_of(exact.sum(axis=1), by_district, zones.district))
-    return released, unprotected
+    return _released(rows, zones, bins), unprotected
 
 
 def _membership(
@@ -310,34 +286,26 @@ def measure_trial(
 
     The same names as for releases with trajectories, each counted in the zones of the tables.
     """
-    from freqdp_db.methods.counts.contributions import contributions_of
-
     options = options_of(request.method.steps[0], request.values)
-    zones, bins = public_inputs(world, options)
-    facts = world.public_facts(options.region, options.period)
-    sides = [
-        contributions_of(side, world.locations, *facts, zones, bins) for side in (members, others)
-    ]
+    design = design_of(world, options)
+    zones, bins = design.zones, design.bins
+    sides = [contributions_to(world, side, world.locations, options) for side in (members, others)]
     found: dict[str, float] = {}
-    shape = len(zones), len(bins)
     if "visits" in options.tables:
         rows, items = made.table("visits"), [side.visits for side in sides]
         mine = _within(rows["zone"], 1, len(zones) + 1) & (rows["bin"] > 0)
-        true = np.zeros(shape, np.int64)
+        true, shown = (np.zeros((len(zones), len(bins))) for _ in range(2))
         np.add.at(true, (items[0].zone, items[0].bin), 1)
-        found["density"] = jensen_shannon(true.ravel(), rows["estimate"][mine])
+        shown[rows["zone"][mine] - 1, rows["bin"][mine] - 1] = rows["estimate"][mine]
+        histograms: tuple[Any, Any] = true.ravel(), shown.ravel()
+        found["density"] = jensen_shannon(*histograms)
     else:
         rows, items = made.table("flows"), [side.trips for side in sides]
-        mine = _within(rows["origin"], 1, len(zones) + 1) & (rows["destination"] == zones.city_id)
-        mine &= rows["bin"] > 0
         found |= _flow_sizes(rows, items[0], zones)
-    value, estimate = (
-        rows[c][mine].astype(np.float64).reshape(shape) for c in ("value", "estimate")
-    )
-    by_district = np.zeros((zones.districts, len(bins)))
-    np.add.at(by_district, zones.district, value)
-    deviation = float(rows["margin"][mine][0]) / _DEVIATIONS
-    counted = Counted(value, deviation, crowd_of(estimate.sum(axis=1), by_district, zones.district))
+        leaving = rows["destination"] == zones.city_id
+        rows = {name: column[leaving] for name, column in rows.items()}
+        rows["zone"] = rows["origin"]
+    counted = _released(rows, zones, bins)
     rng = np.random.default_rng([seed, 7])
     attacked = told_apart(
         *(scores(counted, i.offsets, i.zone, i.bin, rng, np.ones(len(i.part))) for i in items)
@@ -368,7 +336,3 @@ def _flow_sizes(rows: dict[str, Numbers], trips: Any, zones: Zones) -> dict[str,
 def _within(numbers: Numbers, first: int, end: int) -> Numbers:
     inside: Numbers = (numbers >= first) & (numbers < end)
     return inside
-
-
-def _share(right: Numbers, of: Numbers) -> float:
-    return float(right[of].mean()) if of.any() else 1.0

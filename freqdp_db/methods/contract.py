@@ -286,6 +286,8 @@ class Step(ABC, Generic[Options, Drawn, Logged]):
     """Whether a sample is somewhere in an area afterwards."""
     checked: ClassVar[Mapping[str, str]] = {}
     """The counts of `check`, in words."""
+    foreseen: ClassVar[bool] = False
+    """Whether `expect` says what would come out, so that a plan reads no data."""
     not_replayable: ClassVar[frozenset[str]] = frozenset()
     """Versions of the software whose draws this one can no longer carry out."""
 
@@ -321,6 +323,21 @@ class Step(ABC, Generic[Options, Drawn, Logged]):
     def counts(self, done: Taken[Options, Drawn, Logged]) -> Counts:
         """What was done, in numbers: recorded, shown to the curator, compared when it is replayed."""
         return {"samples": done.before.samples, "rows": done.after.samples}
+
+    def expect(
+        self,
+        options: Options,
+        inputs: Mapping[str, Any],
+        facts: Facts,
+        timezone: str,
+        objects: int | None,
+        earlier: Drawn | None,
+    ) -> tuple[int, Counts]:
+        """How much would be drawn, and its counts: from public numbers alone.
+
+        objects: about how many there are, as declared. earlier: the draw of a published release.
+        """
+        raise NotImplementedError
 
     def later_counts(self, options: Options) -> frozenset[str]:
         """Counts that an earlier version, which made releases with such options, did not record."""

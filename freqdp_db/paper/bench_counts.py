@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from importlib.util import find_spec
 from typing import Any
@@ -23,15 +23,15 @@ from freqdp_db.dataset.memory import load_build
 from freqdp_db.db.builds import find_build
 from freqdp_db.db.connection import Database
 from freqdp_db.db.datasets import DatasetRow
+from freqdp_db.evaluation.counts import compare_counts
 from freqdp_db.methods.contract import StepContext, options_of
-from freqdp_db.methods.counts.contributions import WHOLE, Contributions, Items, contributions_of
+from freqdp_db.methods.counts.contributions import WHOLE, Contributions, Items
 from freqdp_db.methods.counts.estimation import sums
-from freqdp_db.methods.counts.family import public_inputs
-from freqdp_db.methods.counts.measuring import bounded_by, flow_cells, measured
-from freqdp_db.methods.counts.options import Budget, CountsOptions
-from freqdp_db.methods.counts.plan import Plan, Shape, plan_of
+from freqdp_db.methods.counts.family import contributions_to, design_of
+from freqdp_db.methods.counts.measuring import bounded_by, cells_of, measured
+from freqdp_db.methods.counts.options import SUMMARY, CountsOptions
+from freqdp_db.methods.counts.plan import Plan, plan_of
 from freqdp_db.methods.counts.tables import Made, made_of
-from freqdp_db.methods.counts.zones import Bins, Zones
 from freqdp_db.methods.loop import Trial, run_steps
 from freqdp_db.methods.registry import find_method
 from freqdp_db.model.arrays import Ints
@@ -83,7 +83,9 @@ class CountsBench:
     errors: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
     coverage: dict[str, dict[str, float]] = field(default_factory=dict)
     lost: dict[str, dict[str, float]] = field(default_factory=dict)
-    """By epsilon: what part the bounds leave out, by the first round."""
+    """By epsilon: what part the bounds leave out,"""
+    lost_as_said: dict[str, dict[str, float]] = field(default_factory=dict)
+    """and what part the releases say."""
 
     def document(self) -> dict[str, Any]:
         return dict(vars(self))
@@ -99,69 +101,59 @@ def bench_counts(
     world = make_world(database, build, request.method, request.values)
     (step,) = request.method.steps
     options: CountsOptions = options_of(step, request.values)
-    zones, bins = public_inputs(world, options)
     seed = int(request.seed or 0)
-    bench = _Bench(world, options, zones, bins, seed)
+    bench = _Bench(world, options, seed)
     for epsilon in epsilons.split(","):
         bench.measure(epsilon, seeds, seed)
     return bench.found
 
 
 class _Bench:
-    def __init__(
-        self, world: StepContext, options: CountsOptions, zones: Zones, bins: Bins, seed: int
-    ) -> None:
-        self.world, self.options, self.zones, self.bins = world, options, zones, bins
-        self.facts = world.public_facts(options.region, options.period)
-        self.district = zones.district.astype(np.int64)
-        self.shape = Shape.of(zones, bins)
-        self.found = CountsBench(len(zones), zones.districts, len(bins))
+    def __init__(self, world: StepContext, options: CountsOptions, seed: int) -> None:
+        self.world, self.options, self.design = world, options, design_of(world, options)
+        self.zones, self.bins = self.design.zones, self.design.bins
+        self.district = self.zones.district.astype(np.int64)
+        self.found = CountsBench(len(self.zones), self.zones.districts, len(self.bins))
         self.unions = self._unions(seed)
 
-    def contributions(self, world: StepContext) -> Contributions:
-        build = world.build
-        return contributions_of(
-            build.trajectories, build.locations, *self.facts, self.zones, self.bins
-        )  # fmt: skip
-
     def measure(self, epsilon: str, seeds: int, first: int) -> None:
-        budget = Budget(
-            Fraction(epsilon), Fraction(self.options.delta), self.options.accounting == "pure"
-        )
+        design = replace(self.design, budget=replace(self.design.budget, epsilon=Fraction(epsilon)))
         errors: dict[str, list[dict[str, float]]] = {}
-        inside: dict[str, list[NDArray[np.bool_]]] = {}
-        found = self.contributions(self.world)
+        measured_of: dict[str, list[float]] = {}
+        said_of: dict[str, list[float]] = {}
+        build = self.world.build
+        found = contributions_to(self.world, build.trajectories, build.locations, self.options)
         full = self.exact(found)
         for seed in range(first, first + seeds):
             source = SeededSource(seed)
-            drawn = measured(
-                found, self.zones, self.bins, self.options.tables, budget,
-                self.options.threshold, source,
-            )  # fmt: skip
-            plan = plan_of(drawn, self.shape, self.options.tables, budget, self.options.threshold)
-            made = made_of(drawn, plan, self.zones, self.bins, budget)
-            bounded = bounded_by(found, plan, self.zones, pure=budget.pure)
+            drawn = measured(found, design, source)
+            plan = plan_of(drawn, design)
+            made = made_of(drawn, plan)
+            bounded = bounded_by(found, plan)
             true = self.exact(bounded)
+            known = dict(zip(SUMMARY, made.summary.tolist(), strict=True))
+            said = {what: known[f"{what}_lost"] for what in ("visits", "trips", "stays")}
+            for what, part in said.items():
+                said_of.setdefault(what, []).append(part)
             ways = {
                 "counts, estimate": self.published(made, "estimate"),
                 "counts, value": self.published(made, "value"),
-                PLAIN: self.plain(true, _largest(full.flows), plan, budget, source),
+                PLAIN: self.plain(true, _largest(full.flows), plan, said, source),
             }
             if seed - first < _STRICT_SEEDS:
                 ways["strict"] = self.strict(epsilon, seed, full)
             for name, tables in ways.items():
                 errors.setdefault(name, []).append(self.compare(tables, full))
-            for level, hits in self.covered(made, true).items():
-                inside.setdefault(level, []).append(hits)
+            compared = compare_counts(
+                made, self.options.tables, bounded, found, self.zones, self.bins
+            )
+            for name, number in compared.items():
+                measured_of.setdefault(name, []).append(number)
         self.found.errors[epsilon] = _medians(errors)
-        self.found.coverage[epsilon] = {
-            level: float(np.concatenate(hits).mean()) for level, hits in inside.items()
-        }
-        self.found.lost[epsilon] = {
-            "visits": plan.visits.lost,
-            "trips": plan.trips.lost,
-            "stays": plan.stays.lost,
-        }
+        means = {name: float(np.mean(numbers)) for name, numbers in measured_of.items()}
+        self.found.coverage[epsilon] = _named(means, "counts.coverage.")
+        self.found.lost[epsilon] = _named(means, "counts.lost.")
+        self.found.lost_as_said[epsilon] = {w: float(np.mean(p)) for w, p in said_of.items()}
 
     def exact(self, found: Contributions) -> Tables:
         bins, count = len(self.bins), self.zones.districts
@@ -173,7 +165,7 @@ class _Bench:
             return counts.reshape(-1, bins) / WHOLE
 
         departures = table(trips, trips.zone, len(self.zones))
-        cells, counts = flow_cells(trips, self.shape)
+        cells, counts = cells_of("flows", found, self.design.shape)
         return Tables(
             table(visits, visits.zone, len(self.zones)),
             departures,
@@ -204,40 +196,43 @@ class _Bench:
         )
 
     def plain(
-        self, true: Tables, largest: list[int], plan: Plan, budget: Budget, source: SeededSource
+        self,
+        true: Tables,
+        largest: list[int],
+        plan: Plan,
+        lost: Mapping[str, float],
+        source: SeededSource,
     ) -> Tables:
         """One histogram a table, at its finest level, with the same bounds and the table's whole share."""
+        correction = {what: 1 / (1 - part) for what, part in lost.items()}
 
-        def share(*names: str) -> Fraction:
-            return sum(
-                (m.share for m in plan.measurements.values() if m.name.startswith(names)),
-                Fraction(0),
-            )
+        def amount(table: str) -> Fraction:
+            known = plan.measurements.values()
+            return sum((m.amount for m in known if m.name.startswith(table)), Fraction(0))
 
-        def noise(like: str, part: Fraction, size: int) -> Numbers:
-            spread = sigma2_for(plan[like].bound, budget.whole * part)
+        def noise(like: str, size: int) -> Numbers:
+            spread = sigma2_for(plan[like].bound, amount(like.partition("_")[0]))
             if OPENDP:
                 return _drawn_by_opendp(spread, size) / WHOLE
             return source.discrete_gaussian(spread, size) / WHOLE
 
-        def noisy(exact: Numbers, like: str, part: Fraction) -> Numbers:
-            return exact + noise(like, part, exact.size).reshape(exact.shape)
+        def noisy(exact: Numbers, like: str) -> Numbers:
+            return exact + noise(like, exact.size).reshape(exact.shape)
 
-        flows = share("flows", "picked")
-        visits = noisy(true.visits, "visits_zone", share("visits"))
-        departures = noisy(true.departures, "flows_from", flows)
+        visits = noisy(true.visits, "visits_zone")
+        departures = noisy(true.departures, "flows_from")
         # of the cells between districts, each is the sum of all cells between their zones
         inside = np.bincount(self.district, minlength=self.zones.districts)
         spread = np.sqrt(np.outer(inside, inside)).ravel()[:, None]
-        one = noise("flows_zones", flows, true.districts.size).reshape(true.districts.shape)
+        one = noise("flows_cells", true.districts.size).reshape(true.districts.shape)
         values = np.array([true.flows.get(cell, 0.0) for cell in largest])
-        between = noisy(values, "flows_zones", flows) * plan.trips.correction
-        departures *= plan.trips.correction
+        between = noisy(values, "flows_cells") * correction["trips"]
+        departures *= correction["trips"]
         return Tables(
-            visits * plan.visits.correction,
+            visits * correction["visits"],
             departures,
             sums(self.district, departures, self.zones.districts),
-            (true.districts + spread * one) * plan.trips.correction,
+            (true.districts + spread * one) * correction["trips"],
             dict(zip(largest, between.tolist(), strict=True)),
         )
 
@@ -248,13 +243,7 @@ class _Bench:
         values = {**request.values, "region": self.options.region, "period": self.options.period}
         trial = Trial(lambda number: SeededSource(seed, number))
         made = run_steps(method, values, self.world, trial, Progress())
-        found = contributions_of(
-            made.trajectories,
-            made.places,
-            *self.facts,
-            self.zones,
-            self.bins,
-        )
+        found = contributions_to(self.world, made.trajectories, made.places, self.options)
         tables = self.exact(found)
         scaled = tables.visits * (full.visits.sum() / max(tables.visits.sum(), 1.0))
         return Tables(scaled, tables.departures, tables.by_district, tables.districts, tables.flows)
@@ -273,37 +262,6 @@ class _Bench:
             _relative(self.unions @ tables.departures, self.unions @ true.departures),
         ]
         return dict(zip(COLUMNS, found, strict=True))
-
-    def covered(self, made: Made, true: Tables) -> dict[str, NDArray[np.bool_]]:
-        """Whether each interval holds the bounded count, by level."""
-        value, margin = (self.published(made, column) for column in ("value", "margin"))
-        hits = {
-            name: np.abs(getattr(value, of) - getattr(true, of)).ravel()
-            <= getattr(margin, of).ravel()
-            for name, of in {
-                "visits of zones": "visits",
-                "departures of zones": "departures",
-                "departures of districts": "by_district",
-                "flows between districts": "districts",
-            }.items()
-        }
-        hits["flows between zones"] = np.array(
-            [abs(v - true.flows.get(c, 0)) <= margin.flows[c] for c, v in value.flows.items()]
-        )
-        visits = made.table("visits")
-        count = self.zones.districts
-        for name, level in (
-            ("districts", self.district),
-            ("the city", np.zeros_like(self.district)),
-        ):
-            parts = count if name == "districts" else 1
-            whole = sums(level, true.visits, parts)
-            ids = self.zones.district_ids if parts > 1 else np.array([self.zones.city_id])
-            rows = np.isin(visits["zone"], ids) & (visits["bin"] > 0)
-            hits[f"visits of {name}"] = (
-                np.abs(visits["value"][rows] - whole.ravel()) <= visits["margin"][rows]
-            )
-        return hits
 
     def _unions(self, seed: int) -> NDArray[np.float64]:
         """Random unions of zones, half rectangles, half the zones nearest to one: a row each."""
@@ -343,6 +301,14 @@ def _relative_of_largest(found: Numbers, true: Numbers) -> float:
 
 def _relative(found: Numbers, true: Numbers) -> float:
     return float(np.median(np.abs(found - true) / np.maximum(true, 1.0)))
+
+
+def _named(numbers: Mapping[str, float], prefix: str) -> dict[str, float]:
+    return {
+        name.removeprefix(prefix): number
+        for name, number in numbers.items()
+        if name.startswith(prefix)
+    }
 
 
 def _medians(found: dict[str, list[dict[str, float]]]) -> dict[str, dict[str, float]]:

@@ -1,4 +1,7 @@
-"""`freqdp plan`: what a release would spend, edit and take, from a trial draw that is thrown away."""
+"""`freqdp plan`: what a release would spend, edit and take.
+
+From a trial draw that is thrown away, or, of counts, from public numbers alone.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +10,19 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from freqdp_db.dataset.building import build_of_window
+from freqdp_db.dataset.facts import facts_in
 from freqdp_db.dataset.memory import load_build
 from freqdp_db.dataset.reading import late_rows
-from freqdp_db.db.builds import Window, find_build, sparse_objects
+from freqdp_db.db.builds import BuildRow, Window, find_build, sparse_objects
 from freqdp_db.db.connection import Database
 from freqdp_db.db.datasets import DatasetRow
+from freqdp_db.db.draws import load_columns
 from freqdp_db.db.ledger import Budget, budget_of, per_unit
 from freqdp_db.db.releases import list_releases, published_beside, request_hash, same_request
+from freqdp_db.db.source import definition_of
 from freqdp_db.engines.partitions import LOCAL, Engine
 from freqdp_db.errors import BadInput
-from freqdp_db.methods.contract import WITHOUT_SAMPLES
+from freqdp_db.methods.contract import WITHOUT_SAMPLES, options_of
 from freqdp_db.methods.loop import StepTaken, Trial, run_steps
 from freqdp_db.methods.registry import require_partitioned
 from freqdp_db.privacy.guarantee import ProtectedUnit
@@ -27,6 +33,7 @@ from freqdp_db.release.inputs import (
     DEFAULT_MEMORY,
     make_world,
     notes_for_persons,
+    read_inputs,
     require_public_inputs,
     search_within,
 )
@@ -36,6 +43,8 @@ from freqdp_db.release.summary import not_protected_lines, odd_size, way_out, wh
 _TRIAL_SEED = 0
 # Rows a second that writing, indexing and verifying a release takes, on a modest machine.
 _ROWS_PER_SECOND = 150_000
+# Samples a second that are read and counted.
+_SAMPLES_PER_SECOND = 500_000
 
 
 @dataclass(frozen=True)
@@ -62,6 +71,8 @@ class Plan:
     """What a guarantee for an object does not cover, beside other releases of the same objects."""
     refused: str | None
     """Why `anonymize` would refuse it beside another release; None: it would not."""
+    basis: str
+    """Where the numbers come from."""
     notes: list[str] = field(default_factory=list)
     """Of methods for persons: what the curator should know beforehand."""
 
@@ -102,6 +113,7 @@ class Plan:
             "warnings": [str(remark) for remark in remarks.warnings],
             "refused": self.refused,
             "notes": self.notes,
+            "basis": self.basis,
             "guarantee": guarantee,
         }
 
@@ -142,7 +154,7 @@ class Plan:
         if self.refused is not None:
             lines.append(f"REFUSED by anonymize: {self.refused}.")
         lines += self.notes
-        lines.append("Numbers from a trial draw that was thrown away; nothing was spent.")
+        lines.append(f"{self.basis}; nothing was spent.")
         return [*lines, *way_out(self.request.method, self.dataset)]
 
     def _money(self) -> str:
@@ -164,9 +176,17 @@ def make_plan(
     progress: Progress,
     engine: Engine = LOCAL,
     window: Window | None = None,
+    objects: int | None = None,
 ) -> Plan:
-    """Run the steps on a trial draw that is thrown away. window: of this one; built if it is not yet."""
+    """What would come out. window: of this one; built if it is not yet. objects: as declared."""
     require_partitioned(request.method, engine)
+    foreseen = all(step.foreseen for step in request.method.steps)
+    if objects is not None and (objects < 1 or not foreseen):
+        raise BadInput(
+            f"[[objects]] {objects}: "
+            + ("at least one" if foreseen else f"{request.method.name} is tried on the data"),
+            remedy="give about how many objects there are" if foreseen else "leave it out",
+        )
     if window is None:
         row = find_build(database, dataset.require_build())
     else:
@@ -175,14 +195,13 @@ def make_plan(
     request = request.with_facts(dataset, row)
     with database.begin() as connection:
         require_public_inputs(connection, database, dataset, row, request)
-    build = load_build(database, row.build_id, progress, engine)
-    # one stream for all steps, as nobody resumes a trial
-    source = SeededSource(_TRIAL_SEED)
-    trial = Trial(lambda number: source, counted=True)
-    search = None if engine.remote else search_within(database, row.build_id, build, DEFAULT_MEMORY)
-    world = make_world(database, build, request.method, request.values, search)
-    state = run_steps(request.method, request.values, world, trial, progress)
-    rows = state.samples if state.made is None else len(state.made)
+    if foreseen:
+        steps, basis = _foreseen(database, dataset, row, request, objects)
+        rows, seconds = int(steps[0].counts["rows"]), row.samples / _SAMPLES_PER_SECOND
+    else:
+        basis = "Numbers from a trial draw that was thrown away"
+        steps, rows = _tried(database, row, request, progress, engine)
+        seconds = sum(progress.seconds.values())
     signature = request.values.get("signature")
     with database.begin() as connection:
         beside = published_beside(connection, database, dataset.account_id)
@@ -203,12 +222,12 @@ def make_plan(
         budget=budget_of(database, dataset.account_id, request.method.unit, row),
         window=row.time_window,
         late=0 if window is None else late_rows(database, dataset, row),
-        steps=trial.taken,
-        samples=build.trajectories.samples,
+        steps=steps,
+        samples=row.samples,
         rows=rows,
-        objects=len(build.trajectories),
+        objects=row.trajectories,
         sparse=0 if signature is None else sparse_objects(database, row.build_id, signature),
-        seconds=sum(progress.seconds.values()) + rows / _ROWS_PER_SECOND,
+        seconds=seconds + rows / _ROWS_PER_SECOND,
         earlier=sum(
             r.dataset_id == dataset.dataset_id
             and r.state == "published"
@@ -219,5 +238,49 @@ def make_plan(
         protected=dataset.protected,
         not_covered=said_of_others(request.method, beside, dataset.protected, row),
         refused=refused,
+        basis=basis,
         notes=notes_for_persons(database, dataset, row, request),
     )
+
+
+def _tried(
+    database: Database, row: BuildRow, request: Request, progress: Progress, engine: Engine
+) -> tuple[list[StepTaken], int]:
+    """What the steps do on a trial draw, and how many rows come out."""
+    build = load_build(database, row.build_id, progress, engine)
+    # one stream for all steps, as nobody resumes a trial
+    source = SeededSource(_TRIAL_SEED)
+    trial = Trial(lambda number: source, counted=True)
+    search = None if engine.remote else search_within(database, row.build_id, build, DEFAULT_MEMORY)
+    world = make_world(database, build, request.method, request.values, search)
+    state = run_steps(request.method, request.values, world, trial, progress)
+    return trial.taken, state.samples if state.made is None else len(state.made)
+
+
+def _foreseen(
+    database: Database, dataset: DatasetRow, row: BuildRow, request: Request, objects: int | None
+) -> tuple[list[StepTaken], str]:
+    """What the only step would give by public numbers, and by the noisy ones of an earlier release."""
+    (step,) = request.method.steps
+    timezone = dataset.mapping.timezone
+    earlier = [
+        release
+        for release in list_releases(database, "published")
+        if release.dataset_id == dataset.dataset_id and release.method == request.method.name
+    ]
+    inputs = read_inputs(database, row, timezone, request.method, request.values)
+    with database.begin(snapshot=True) as connection:
+        facts = facts_in(row.srid, definition_of(connection, row.srid, "SRID"), timezone)
+        drawn = None
+        if earlier:
+            known = connection, database, earlier[-1].release_id
+            drawn = load_columns(*known, 1, "draw", step.draws)
+    options = options_of(step, request.values)
+    size, counts = step.expect(options, inputs, facts, timezone, objects, drawn)
+    basis = f"Margins as expected for {counts['noisy_objects']:,.0f} objects"
+    if earlier:
+        basis += f", by the noisy numbers of release {earlier[-1].name}"
+    else:
+        basis += " with 12 visits, 3 trips and 4 stays a day each"
+        basis += "" if objects else " (--objects says how many)"
+    return [StepTaken(step, size, counts, {})], f"{basis}, without reading the data"

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from servers import SharedServer, cloned
 from world import freqdp, query, value
 
-from freqdp_db.release import pipeline
+from freqdp_db.methods.counts import plan
+from freqdp_db.release import pipeline, planning
 
 COUNTS = (
     "anonymize",
@@ -78,6 +80,61 @@ def test_tables_agree_in_sql(town: str, accounting: str) -> None:
     )
 
 
+def test_a_sparse_domain(town: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As one of a million zones: zones over all bins together, single bins where there is something."""
+    monkeypatch.setattr(plan, "MOST_DENSE", 10)
+    freqdp(town, *COUNTS, "--epsilon", "4").succeeded()
+    freqdp(town, "release", "verify", "town_1").succeeded()
+    for table in ("visits", "stays"):
+        rows = query(
+            town,
+            f"SELECT level, count(*) FILTER (WHERE bin = 0), count(*) FROM freqdp_release.town_1_{table} "
+            "JOIN freqdp_release.town_1_zone USING (zone) GROUP BY level",
+        )
+        zones = value(town, "SELECT count(*) FROM freqdp_release.town_1_zone WHERE level = 'zone'")
+        by_level = {level: (whole, every) for level, whole, every in rows}
+        whole, every = by_level["zone"]
+        assert whole == zones and zones <= every < 6 * zones
+        assert by_level["district"][1] == 6 * by_level["district"][0]
+    shown = "SELECT count(*) FROM freqdp_release.town_1_visits WHERE shown_from > 0"
+    assert value(town, shown) > 0
+    metrics = freqdp(town, "evaluate", "town_1").succeeded()["metrics"]
+    assert metrics["counts.coverage.visits.zone"] > 0.9
+    assert metrics["membership.auc.unprotected"] > 0.7
+    out = str(tmp_path / "report.html")
+    freqdp(town, "release", "report", "town_1", "--out", out).succeeded()
+    assert "maps of the districts" in (tmp_path / "report.html").read_text("utf-8")
+
+
+def test_a_plan_reads_no_data(town: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Margins come from what is public and declared, then from the noisy numbers of a release."""
+
+    def fail(*arguments: Any, **more: Any) -> None:
+        raise AssertionError("the data were read")
+
+    monkeypatch.setattr(planning, "load_build", fail)
+    asked = ("plan", *COUNTS[1:], "--epsilon", "1")
+    few, many = (
+        freqdp(town, *asked, "--objects", str(n)).succeeded()["steps"][0] for n in (500, 50_000)
+    )
+    assert few["visits_zone_margin"] > 0 and few["noisy_objects"] == 500
+    assert few["visits_zone_margin"] <= many["visits_zone_margin"]
+    assert "3 trips" in freqdp(town, *asked, in_words=True).out
+    freqdp(town, "plan", "town", "--method", "cut", "--objects", "9").refused("--objects")
+    freqdp(town, *asked, "--objects", "0").refused("--objects")
+    monkeypatch.undo()
+    freqdp(town, *COUNTS, "--epsilon", "1").succeeded()
+    monkeypatch.setattr(planning, "load_build", fail)
+    planned = freqdp(town, *asked).succeeded()
+    assert "town_1" in planned["basis"]
+    margin = value(
+        town,
+        "SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY margin) FROM freqdp_release.town_1_visits "
+        "JOIN freqdp_release.town_1_zone USING (zone) WHERE level = 'zone' AND bin = 1",
+    )
+    assert planned["steps"][0]["visits_zone_margin"] == pytest.approx(margin, abs=0.1)
+
+
 def test_chosen_tables_alone(town: str) -> None:
     made = freqdp(town, *COUNTS, "--tables", "visits", "--epsilon", "1").succeeded()
     assert sorted(name.rpartition("town_1_")[2] for name in made["relations"]) == [
@@ -117,7 +174,7 @@ def test_a_changed_number_is_found(town: str, table: str) -> None:
         (("--zones", "grid:2km", "--tables", "visits,cars"), "--tables"),
         (("--zones", "circle:3"), "--zones"),
         (("--zones", "grid:2km", "--bins", "minute"), "--bins"),
-        (("--zones", "grid:100m", "--bins", "15min"), "rows"),
+        (("--zones", "grid:10m"), "zones are too many"),
         ((), "--zones"),
     ],
 )

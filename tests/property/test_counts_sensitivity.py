@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from fractions import Fraction
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -13,9 +15,9 @@ from hypothesis import strategies as st
 from synthetic_world import PERIOD, REGION, small_city, without
 
 from freqdp_db.methods.counts.contributions import WHOLE, Contributions, contributions_of
-from freqdp_db.methods.counts.measuring import bounded_by, first_numbers, flow_cells, totals
-from freqdp_db.methods.counts.options import TABLES
-from freqdp_db.methods.counts.plan import Bounds, Plan, Shape, _measurements, _shares, first_round
+from freqdp_db.methods.counts.measuring import bounded_by, cells_of, first_numbers, totals
+from freqdp_db.methods.counts.options import TABLES, Budget
+from freqdp_db.methods.counts.plan import Bounds, Design, Plan, _measurements
 from freqdp_db.methods.counts.zones import OUTSIDE, Bins
 from freqdp_db.methods.synthesis.trips import RULE, possible_samples
 from freqdp_db.methods.trips import ARRIVAL, DEPARTURE, RESTING, find_roles
@@ -30,17 +32,20 @@ def found_in(trajectories: Trajectories, places: Locations, bins: Bins) -> Contr
 
 
 def planned(bins: Bins, bounds: Bounds, *, pure: bool = False) -> Plan:
-    shape = Shape.of(ZONES, bins)
-    measurements = _measurements(shape, _shares(TABLES), bounds, bounds, bounds, pure=pure)
-    return Plan(shape, TABLES, bounds, bounds, bounds, measurements, 1)
+    design = Design(ZONES, bins, TABLES, Budget(Fraction(1), Fraction(1, 10**6), pure))
+    every = dict.fromkeys(("visits", "trips", "stays"), bounds)
+    return Plan(design, every, _measurements(design, every), {"visits": 1, "flows": 1})
 
 
-def vectors(found: Contributions, plan: Plan, *, pure: bool) -> dict[str, Ints]:
-    bounded = bounded_by(found, plan, ZONES, pure=pure)
-    flows = np.zeros(plan.shape.pairs, np.int64)
-    cells, counts = flow_cells(bounded.trips, plan.shape)
-    flows[cells] = counts
-    return totals(bounded, plan, ZONES) | {"picked": flows, "flows_zones": flows}
+def vectors(found: Contributions, plan: Plan) -> dict[str, Ints]:
+    bounded = bounded_by(found, plan)
+    found = totals(bounded, plan)
+    for table in plan.sparse:
+        every = np.zeros(plan.design.shape.cells(table), np.int64)
+        cells, counts = cells_of(table, bounded, plan.design.shape)
+        every[cells] = counts
+        found |= {f"{table}_picked": every, f"{table}_cells": every}
+    return found
 
 
 @settings(max_examples=25, deadline=None)
@@ -50,9 +55,17 @@ def vectors(found: Contributions, plan: Plan, *, pure: bool) -> dict[str, Ints]:
     wild=st.booleans(),
     kind=st.sampled_from(["hour-of-day", "hour", "parts-of-day", "day"]),
     pure=st.booleans(),
+    sparse=st.booleans(),
     bounds=st.tuples(*[st.integers(1, 60)] * 6),
 )
 def test_one_object_moves_its_own_vector_within_the_bounds(
+    seed: int, one: int, wild: bool, kind: str, pure: bool, sparse: bool, bounds: tuple[int, ...]
+) -> None:
+    with patch("freqdp_db.methods.counts.plan.MOST_DENSE", 10 if sparse else 10**9):
+        require_own_vector(seed, one, wild, kind, pure, bounds)
+
+
+def require_own_vector(
     seed: int, one: int, wild: bool, kind: str, pure: bool, bounds: tuple[int, ...]
 ) -> None:
     bins = time_bins(kind)  # type: ignore[arg-type]
@@ -69,12 +82,8 @@ def test_one_object_moves_its_own_vector_within_the_bounds(
     every, others, own = (
         found_in(t, places, bins) for t in (trajectories, without(trajectories, one), alone)
     )
-    first = first_round(TABLES, pure=pure)
-    known = plan.measurements | {m.name: m for m in first}
-    for numbers in (
-        lambda f: vectors(f, plan, pure=pure),
-        lambda f: first_numbers(f, ZONES, len(bins), TABLES, pure=pure),
-    ):
+    known = {m.name: m for m in plan.every_measurement}
+    for numbers in (lambda f: vectors(f, plan), lambda f: first_numbers(f, plan.design)):
         whole, rest, mine = numbers(every), numbers(others), numbers(own)
         assert whole.keys() <= known.keys()
         for name, vector in whole.items():
@@ -82,7 +91,7 @@ def test_one_object_moves_its_own_vector_within_the_bounds(
             assert mine[name].min() >= 0, name
             size = mine[name] if pure else mine[name] ** 2
             assert size.sum() <= known[name].bound, name
-    assert {m.name for m in first} == numbers(every).keys()
+    assert plan.design.first_round.keys() == numbers(every).keys()
 
 
 def test_bounds_bind() -> None:
@@ -93,16 +102,16 @@ def test_bounds_bind() -> None:
     free = Bounds(*[10**12] * 6)
     for field in ("sizes", "bins", "departs", "districts", "reaches"):
         bounds = replace(free, **{field: 5})
-        trips = bounded_by(found, planned(bins, bounds), ZONES, pure=False).trips
+        trips = bounded_by(found, planned(bins, bounds)).trips
         held = trips.part < WHOLE
         assert 0 < held.sum() < len(held)
         plan = planned(bins, replace(bounds, **{field: 6}))
-        assert (trips.part <= bounded_by(found, plan, ZONES, pure=False).trips.part).all()
-    number = bounded_by(found, planned(bins, Bounds(4), pure=True), ZONES, pure=True).trips
+        assert (trips.part <= bounded_by(found, plan).trips.part).all()
+    number = bounded_by(found, planned(bins, Bounds(4), pure=True)).trips
     many = number.counts > 4
     assert many.any() and (number.part[~many] == WHOLE).all()
     assert (number.part[many] == WHOLE * 4 // number.counts[many]).all()
-    every = bounded_by(found, planned(bins, free), ZONES, pure=False)
+    every = bounded_by(found, planned(bins, free))
     assert all((items.part == WHOLE).all() for items in vars(every).values())
 
 

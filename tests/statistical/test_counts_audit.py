@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,12 +13,11 @@ from freqdp_db.evaluation import audit_counts as counts
 from freqdp_db.evaluation.audit import _apart, _bound
 from freqdp_db.methods.contract import StepContext
 from freqdp_db.methods.counts.contributions import Contributions
-from freqdp_db.methods.counts.measuring import with_noise
-from freqdp_db.methods.counts.options import TABLES, Budget, CountsOptions
-from freqdp_db.methods.counts.plan import Measurement
+from freqdp_db.methods.counts.options import TABLES, CountsOptions
+from freqdp_db.methods.counts.plan import Design, Measurement, Plan
 from freqdp_db.model.arrays import Ints
 from freqdp_db.model.trajectories import Build, Clock
-from freqdp_db.privacy.noise import RandomSource, SeededSource
+from freqdp_db.privacy.noise import SeededSource
 
 RUNS = 4_000
 
@@ -51,21 +49,19 @@ def test_it_stays_within_the_claim_and_has_power(world: StepContext) -> None:
 
 
 def test_half_the_noise_is_caught(world: StepContext, monkeypatch: pytest.MonkeyPatch) -> None:
-    def half(total: Ints, what: Measurement, budget: Budget, source: RandomSource) -> Ints:
-        return total + with_noise(np.zeros_like(total), what, budget, source) // 2
-
-    monkeypatch.setattr(counts, "with_noise", half)
+    noise = Measurement.noise
+    monkeypatch.setattr(Measurement, "noise", lambda *arguments: noise(*arguments) // 2)
     assert shown(world) > 1
 
 
 def test_forgotten_bounds_are_caught(world: StepContext, monkeypatch: pytest.MonkeyPatch) -> None:
-    def unbounded(found: Contributions, *more: Any, **settings: Any) -> Contributions:
+    def unbounded(found: Contributions, plan: Plan) -> Contributions:
         return found
 
     plan = counts.second_round
 
-    def low(*arguments: Any) -> Any:
-        return plan(*arguments[:3], {n: np.zeros(40, int) for n in arguments[3]}, *arguments[4:])
+    def low(design: Design, round_one: dict[str, Ints]) -> Plan:
+        return plan(design, {n: np.zeros(40, int) for n in round_one})
 
     monkeypatch.setattr(counts, "bounded_by", unbounded)
     monkeypatch.setattr(counts, "second_round", low)

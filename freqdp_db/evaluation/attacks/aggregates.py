@@ -39,7 +39,7 @@ class Counted:
     """Counts by zone and time bin, as they are published or as they would be without noise."""
 
     value: Table
-    """Zones by bins."""
+    """Zones by bins; NaN: not shown."""
     deviation: float
     """Of the noise of one count, from the published margin; 0: none."""
     expected: Table
@@ -123,7 +123,7 @@ def scores_of(
         cell = zone[own], bin[own]
         mine = float(part[person])
         value, expected = counted.value[cell] - mine * gone, counted.expected[cell]
-        found[i] = log_ratio(value, expected, counted.deviation, mine).sum()
+        found[i] = np.nansum(log_ratio(value, expected, counted.deviation, mine))
     return found
 
 

@@ -77,12 +77,13 @@ def _maps_by_bin(found: PublishedCounts) -> dict[str, Any]:
     import matplotlib
     from matplotlib.collections import PathCollection
 
-    estimate = found.visits_of("zone", "estimate")[:, 1:]
+    level = found.finest_level
+    estimate = found.visits_of(level, "estimate")[:, 1:]
     bins = np.arange(estimate.shape[1])
     if len(bins) > _MOST_MAPS:
         bins = np.sort(np.argsort(estimate.sum(axis=0))[-_MOST_MAPS:])
     most = max(float(np.percentile(estimate, _TOP_SHARE)), 1.0)
-    paths = _polygons(found.zones, found.zones.numbers("zone"))
+    paths = _polygons(found.zones, found.zones.numbers(level))
     corners = found.zones.corners
     width, height = np.ptp(corners["x"]), np.ptp(corners["y"])
     across = min(_ACROSS, len(bins))
@@ -114,9 +115,9 @@ def _maps_by_bin(found: PublishedCounts) -> dict[str, Any]:
     )
     return {
         "source": source,
-        "alt": f"{len(bins)} maps of the zones, one for each time bin, darker where there are more",
+        "alt": f"{len(bins)} maps of the {level}s, one for each time bin, darker where there are more",
         "most": number(most),
-        "caption": f"Visits by zone in each time bin (column estimate).{of}",
+        "caption": f"Visits by {level} in each time bin (column estimate).{of}",
     }
 
 
@@ -127,11 +128,17 @@ def _city_by_bin(found: PublishedCounts) -> Picture:
 
 
 def _busiest(found: PublishedCounts) -> Picture:
-    value, margin = (found.visits_of("zone", column)[:, 1:] for column in ("value", "margin"))
-    top = np.argsort(value, axis=None)[::-1][:_LARGEST]
-    zone, bin = np.unravel_index(top, value.shape)
-    names = [f"{found.zones.name[z]}, {found.bins[b + 1]}" for z, b in zip(zone, bin, strict=True)]
-    drawn = _rows("The busiest zones and bins", names, value[zone, bin], margin[zone, bin])
+    visits = found.visits
+    assert visits is not None
+    zones = found.zones.numbers("zone") + 1
+    cells = np.flatnonzero(np.isin(visits["zone"], zones) & (visits["bin"] > 0))
+    top = cells[np.argsort(visits["value"][cells])[::-1][:_LARGEST]]
+    names = [
+        f"{found.zones.name[zone - 1]}, {found.bins[bin]}"
+        for zone, bin in zip(visits["zone"][top], visits["bin"][top], strict=True)
+    ]
+    value, margin = (visits[column][top] for column in ("value", "margin"))
+    drawn = _rows("The busiest zones and bins", names, value, margin)
     return f"The {len(names)} busiest zones and bins, with 95 % intervals.", drawn
 
 

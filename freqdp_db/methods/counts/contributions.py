@@ -37,6 +37,8 @@ from freqdp_db.model.trajectories import Locations, Trajectories
 
 STEP_M = 250.0
 STEP_US = 10 * MINUTE_US
+_AT_ONCE = 500_000
+"""Samples whose visits are found at a time."""
 LENGTH_EDGES_M = (0, 2_000, 5_000, 10_000, 20_000, 50_000)
 DURATION_EDGES_MIN = (0, 10, 20, 30, 60, 120)
 """Where classes of trips begin; the last of each is open."""
@@ -160,15 +162,22 @@ def _visited(  # type: ignore[no-untyped-def]
     first, last, offsets, location, at, px, py, role, gap, zones: Zones, bins: Bins
 ) -> tuple[Ints, Ints]:
     """Objects `first` to `last` - 1: who visits which zone in which bin, each once."""
-    whose, x, y, when = _looks(first, last, offsets, location, at, px, py, role, gap)
-    zone, bin = zones.locate(x, y), bins.of(when)
-    cell = zone.astype(np.int64) * len(bins) + bin
-    inside = (zone != OUTSIDE) & (bin != OUTSIDE)
-    # most moments find the object where it was: sort only what is new
-    inside[1:] &= (cell[1:] != cell[:-1]) | (whose[1:] != whose[:-1])
-    cells = len(zones) * len(bins)
-    found = np.unique((whose[inside] - first) * cells + cell[inside])
-    return found // cells + first, found % cells
+    cells, found = len(zones) * len(bins), [np.zeros(0, np.int64)]
+    begin = first
+    while begin < last:
+        # there are many moments: those of some objects at a time
+        end = int(np.searchsorted(offsets, offsets[begin] + _AT_ONCE, side="right")) - 1
+        end = min(max(end, begin + 1), last)
+        whose, x, y, when = _looks(begin, end, offsets, location, at, px, py, role, gap)
+        zone, bin = zones.locate(x, y), bins.of(when)
+        cell = zone.astype(np.int64) * len(bins) + bin
+        inside = (zone != OUTSIDE) & (bin != OUTSIDE)
+        # most moments find the object where it was: sort only what is new
+        inside[1:] &= (cell[1:] != cell[:-1]) | (whose[1:] != whose[:-1])
+        found.append(np.unique((whose[inside] - first) * cells + cell[inside]))
+        begin = end
+    visits = np.concatenate(found)
+    return visits // cells + first, visits % cells
 
 
 def _visits(

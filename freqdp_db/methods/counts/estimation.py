@@ -18,7 +18,9 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 from scipy.spatial import cKDTree
 
 from freqdp_db.model.arrays import Ints, offsets_of
@@ -41,6 +43,8 @@ _FEWEST = 50
 _WIDTHS = (0.1, 0.5, 0.8, 1.2, 2.0, 3.0)
 """Of neighbourhoods of bins, and of parts; the first is each alone."""
 _NEAREST = 48
+_MOST_NEAR = 12_000_000
+"""So many neighbours of all parts together are looked at."""
 _ROUNDS = 20
 _STEEPEST = 5.0
 """No class of distance is weighed up or down by more in one round."""
@@ -64,6 +68,11 @@ class Level:
     """One column, from the estimates of the levels before it: in proportion to that a part is expected to
     have its parent's; None: as parts near it have."""
 
+    @property
+    def all_bins_only(self) -> bool:
+        """Whether only sums over all bins are measured; the level then has one column."""
+        return self.noisy is None and self.total is not None
+
 
 @dataclass(frozen=True)
 class Fit:
@@ -85,12 +94,14 @@ class Fit:
 
 def sums(parent: Ints, values: NDArray[Any], parts: int) -> NDArray[Any]:
     """The sum of the rows that belong to each part."""
-    order = np.argsort(parent, kind="stable")
-    offsets = offsets_of(parent[order], parts)
-    running = np.zeros((len(values) + 1, values.shape[1]), values.dtype)
-    np.cumsum(values[order], axis=0, out=running[1:])
-    found: NDArray[Any] = running[offsets[1:]] - running[offsets[:-1]]
+    found: NDArray[Any] = _adding(parent, parts) @ values
     return found
+
+
+def _adding(parent: Ints, parts: int) -> csr_array:
+    """The matrix that adds up the rows of each part."""
+    ones = np.ones(len(parent), np.int8)
+    return csr_array((ones, (parent, np.arange(len(parent)))), shape=(parts, len(parent)))
 
 
 def least_squares(levels: dict[str, Level]) -> dict[str, Fit]:
@@ -101,11 +112,24 @@ def least_squares(levels: dict[str, Level]) -> dict[str, Fit]:
     a sum that differs from that of its bins is dealt out to them evenly.
     """
     bins = next(level.noisy.shape[1] for level in levels.values() if level.noisy is not None)
-    by_bin = _solve({name: (v.above, v.parent, v.noisy, v.variance) for name, v in levels.items()})
+    by_bin = _solve(
+        {
+            name: (v.above, v.parent, v.noisy, v.variance)
+            for name, v in levels.items()
+            if not v.all_bins_only
+        }
+    )
     sums_of = _solve({name: (v.above, v.parent, *_total(v, bins)) for name, v in levels.items()})
     fits = {}
     for name, level in levels.items():
-        bin, total = by_bin[name], sums_of[name]
+        total = sums_of[name]
+        if level.all_bins_only:
+            fits[name] = Fit(
+                total.value, total.variance, total.variance, total.own, total.own_variance,
+                total.own, total.own_variance, total.variance / level.total_variance,
+            )  # fmt: skip
+            continue
+        bin = by_bin[name]
         value, own = (
             each + (whole - each.sum(axis=1, keepdims=True)) / bins
             for each, whole in ((bin.value, total.value), (bin.own, total.own))
@@ -193,13 +217,13 @@ def margin_of(variance: float, *, pure: bool) -> float:
     return (_LAPLACE if pure else _NORMAL) * math.sqrt(variance + _ROUNDING)
 
 
-def rounded(values: Table, parent: Ints | None, above: Ints | None) -> Ints:
+def rounded(values: Table, parent: Ints, above: Ints | None) -> Ints:
     """Whole numbers, which add up to those of the level above in every bin.
 
     All are rounded down; what is missing goes to those that lost most, ties to the first.
     """
     whole = np.floor(values).astype(np.int64)
-    if parent is None or above is None:
+    if above is None:
         return np.rint(values).astype(np.int64)
     missing = above - sums(parent, whole, len(above))
     count = np.bincount(parent, minlength=len(above))[:, None]
@@ -234,7 +258,8 @@ class Near:
     @classmethod
     def of(cls, x: NDArray[np.float64], y: NDArray[np.float64]) -> Near:
         centres = np.column_stack([x, y])
-        nearest = cKDTree(centres).query(centres, k=range(1, min(_NEAREST, len(x)) + 1))
+        most = min(_NEAREST, max(_MOST_NEAR // len(x), 2), len(x))
+        nearest = cKDTree(centres).query(centres, k=range(1, most + 1))
         away, part = (np.asarray(column) for column in nearest)
         unit = float(np.median(away[:, 1])) if away.shape[1] > 1 else 1.0
         return cls(part.astype(np.int32), (away / max(unit, _LEAST)).astype(np.float32))
@@ -299,9 +324,10 @@ def _projected(values: Table, variance: Table, above: Table, parent: Ints) -> Ta
     share = np.maximum(variance / np.maximum(mean, _LEAST)[parent], _LEAST_SHARE)
     reach = np.abs(above) + sums(parent, np.abs(values), len(above)) + 1.0
     low, high = -reach, reach / _LEAST_SHARE
+    adding = _adding(parent, len(above))
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        over = sums(parent, np.maximum(values - middle[parent] * share, 0.0), len(above)) > above
+        over = adding @ np.maximum(values - middle[parent] * share, 0.0) > above
         low, high = np.where(over, middle, low), np.where(over, high, middle)
     return _raked(np.maximum(values - high[parent] * share, 0.0), above, parent)
 
@@ -402,7 +428,7 @@ class PairPrior:
     districts: Table
     """Flows between districts; row d1 * (number of districts) + d2."""
     leaving: Table
-    """The part of its district's departures that is each zone's."""
+    """The part of its district's departures that is each zone's; one column: alike in all bins."""
     arriving: Table
 
     @classmethod
@@ -422,31 +448,94 @@ class PairPrior:
 
     def at(self, cells: Ints) -> NDArray[np.float64]:
         """What is expected of these flows, numbered as in the draw."""
-        zones, bins = self.leaving.shape
+        zones, bins = len(self.district), self.districts.shape[1]
         pair, bin = np.divmod(cells, bins)
         origin, destination = np.divmod(pair, zones)
         row = self.district[origin] * self._count + self.district[destination]
+        of_bin = np.minimum(bin, self.leaving.shape[1] - 1)
         found: NDArray[np.float64] = (
-            self.districts[row, bin] * self.leaving[origin, bin] * self.arriving[destination, bin]
+            self.districts[row, bin]
+            * self.leaving[origin, of_bin]
+            * self.arriving[destination, of_bin]
         )
         return found
 
     def likely(self, least: float, most: int) -> Ints:
         """The flows that are expected to be at least so large, at most so many: the largest."""
-        zones, bins = self.leaving.shape
-        found = [np.zeros(0, np.int64)]
-        for origin in range(zones):
-            row = self.district[origin] * self._count
-            from_here = self.districts[row : row + self._count] * self.leaving[origin]
-            if from_here.max() < least:
+        order = np.argsort(self.district, kind="stable")
+        offsets = offsets_of(self.district[order], self._count)
+        cells = np.sort(_likely(self.districts, self.leaving, self.arriving, order, offsets, least))
+        return _largest(cells, self.at(cells), most)
+
+
+@njit(nogil=True, cache=True)
+def _likely(districts, leaving, arriving, order, offsets, least):  # type: ignore[no-untyped-def]
+    """Cells between zones with at least so much, of those districts that have as much between them."""
+    count, zones, bins = len(offsets) - 1, len(order), districts.shape[1]
+    found = [0]
+    found.clear()
+    for row in range(count * count):
+        from_, to = row // count, row % count
+        for bin in range(bins):
+            whole = districts[row, bin]
+            if whole < least:
                 continue
-            expected = from_here[self.district] * self.arriving
-            found.append(origin * zones * bins + np.flatnonzero(expected >= least))
-        cells = np.concatenate(found)
-        if len(cells) > most:
-            largest = np.argsort(-self.at(cells), kind="stable")[:most]
-            cells = np.sort(cells[largest])
+            column = min(bin, leaving.shape[1] - 1)
+            most = 0.0
+            for k in range(offsets[to], offsets[to + 1]):
+                most = max(most, arriving[order[k], column])
+            for i in range(offsets[from_], offsets[from_ + 1]):
+                origin = order[i]
+                part = whole * leaving[origin, column]
+                if part * most < least:
+                    continue
+                for k in range(offsets[to], offsets[to + 1]):
+                    if part * arriving[order[k], column] >= least:
+                        found.append((origin * zones + order[k]) * bins + bin)
+    return np.array(found, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class CellPrior:
+    """What visits of a zone in a bin are expected to be: those of all bins, with its district's course."""
+
+    district: Ints
+    zones: Table
+    """One column."""
+    course: Table
+    """The part of each bin, by district."""
+
+    @classmethod
+    def of(cls, district: Ints, zones: Table, districts: Table) -> CellPrior:
+        total = districts.sum(axis=1, keepdims=True)
+        return cls(district, zones, districts / np.maximum(total, _LEAST))
+
+    def at(self, cells: Ints) -> NDArray[np.float64]:
+        zone, bin = np.divmod(cells, self.course.shape[1])
+        found: NDArray[np.float64] = self.zones[zone, 0] * self.course[self.district[zone], bin]
+        return found
+
+    def likely(self, least: float, most: int) -> Ints:
+        """As those of flows."""
+        bins = self.course.shape[1]
+        cells = np.sort(
+            np.concatenate(
+                [
+                    np.flatnonzero(self.zones[:, 0] * self.course[self.district, bin] >= least)
+                    * bins
+                    + bin
+                    for bin in range(bins)
+                ]
+            )
+        )
+        return _largest(cells, self.at(cells), most)
+
+
+def _largest(cells: Ints, expected: NDArray[np.float64], most: int) -> Ints:
+    """At most so many, in the order of their numbers."""
+    if len(cells) <= most:
         return cells
+    return np.sort(cells[np.argsort(-expected, kind="stable")[:most]])
 
 
 def shrunk(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from decimal import Decimal
 from functools import partial
@@ -21,16 +21,17 @@ from freqdp_db.methods.contract import (
     WorkingSet,
 )
 from freqdp_db.methods.counts.options import MARGINS, SUMMARY, CountsOptions
-from freqdp_db.methods.counts.zones import BIN, FLOWS_LINE, VISITS_MAP, ZONE
+from freqdp_db.methods.counts.relations import RELATIONS
 from freqdp_db.methods.kinds import plain
-from freqdp_db.methods.relations import Column, Relation
 from freqdp_db.methods.synthesis.public import LARGEST_DELTA
 from freqdp_db.methods.synthesis.steps import booked_rho, object_guarantee
 from freqdp_db.privacy.noise import RandomSource
 
 if TYPE_CHECKING:
-    from freqdp_db.methods.counts.plan import Plan
-    from freqdp_db.methods.counts.zones import Bins, Zones
+    from freqdp_db.methods.counts.contributions import Contributions
+    from freqdp_db.methods.counts.plan import Design, Shape
+    from freqdp_db.methods.counts.zones import Zones
+    from freqdp_db.model.trajectories import Locations, Trajectories
 
 MOST_ROWS = 20_000_000
 _ORIGIN = (
@@ -38,6 +39,8 @@ _ORIGIN = (
     "differential privacy (Bun and Steinke 2016; discrete Gaussian noise by Canonne, Kamath and "
     "Steinke 2020)."
 )
+ASSUMED_OBJECTS = 1_000
+"""A plan assumes so many, where nothing is known of them."""
 _FEW_OBJECTS = 50
 _SMALL = 100
 """delta is to be at most a hundredth of one over the number of objects."""
@@ -50,6 +53,7 @@ class CountsStep(Step[CountsOptions, Any, Nothing]):
     words = "noisy counts"
     options = CountsOptions
     logs = Nothing
+    foreseen = True
     checked: ClassVar[dict[str, str]] = {
         "rows": "rows of counts follow from the draw",
         "sums": "sums agree between levels and tables",
@@ -78,6 +82,7 @@ class CountsStep(Step[CountsOptions, Any, Nothing]):
         self, options: CountsOptions, inputs: Mapping[str, Any], facts: Facts
     ) -> None:
         """Refuse zones and bins that make no sense together, before anything is drawn and paid for."""
+        from freqdp_db.methods.counts.plan import Shape
         from freqdp_db.methods.counts.zones import Bins
         from freqdp_db.methods.synthesis.public import Period
 
@@ -87,8 +92,7 @@ class CountsStep(Step[CountsOptions, Any, Nothing]):
         local = Period(period.begin + period.offset_us, period.end + period.offset_us)
         bins = Bins(options.bins, local, "UTC")  # type: ignore[arg-type]
         bins.require_filled()
-        pairs = zones.districts**2 if "flows" in options.tables else 0
-        rows = (2 * len(zones) + zones.districts + pairs) * len(bins)
+        rows = _rows_of_shape(Shape.of(zones, bins), options.tables)
         if rows > MOST_ROWS:
             raise BadInput(
                 f"{len(zones):,} [[zones]] in {zones.districts:,} districts and {len(bins):,} [[bins]] "
@@ -99,31 +103,28 @@ class CountsStep(Step[CountsOptions, Any, Nothing]):
     def draw(
         self, world: StepContext, state: WorkingSet, options: CountsOptions, source: RandomSource
     ) -> Any:
-        from freqdp_db.methods.counts.measuring import draw
+        from freqdp_db.methods.counts.measuring import measured
 
-        zones, bins = public_inputs(world, options)
-        return draw(
-            state.trajectories, state.places, *world.public_facts(options.region, options.period),
-            zones, bins, options.tables, options.parameters, options.threshold, source,
-        )  # fmt: skip
+        found = contributions_to(world, state.trajectories, state.places, options)
+        return measured(found, design_of(world, options), source)
 
     def carry_out(
         self, world: StepContext, state: WorkingSet, drawn: Any, options: CountsOptions
     ) -> tuple[Nothing, WorkingSet]:
+        from freqdp_db.methods.counts.plan import plan_of
         from freqdp_db.methods.counts.tables import made_of
 
-        zones, bins = public_inputs(world, options)
-        made = made_of(drawn, _plan(world, drawn, options), zones, bins, options.parameters)
-        return Nothing(), replace(state, made=made)
+        plan = plan_of(drawn, design_of(world, options))
+        return Nothing(), replace(state, made=made_of(drawn, plan))
 
     def check(self, done: Taken[CountsOptions, Any, Nothing]) -> dict[str, int]:
         from freqdp_db.methods.counts.checking import check
+        from freqdp_db.methods.counts.plan import plan_of
         from freqdp_db.methods.counts.tables import Made
 
         assert isinstance(done.after.made, Made)
-        zones, _ = public_inputs(done.world, done.options)
-        plan = _plan(done.world, done.drawn, done.options)
-        return check(done.drawn, done.after.made, plan, zones, done.options.parameters)
+        plan = plan_of(done.drawn, design_of(done.world, done.options))
+        return check(done.drawn, done.after.made, plan)
 
     def counts(self, done: Taken[CountsOptions, Any, Nothing]) -> Counts:
         made: Any = done.after.made
@@ -132,6 +133,35 @@ class CountsStep(Step[CountsOptions, Any, Nothing]):
             "noisy_objects": max(int(done.drawn.objects[0]), 0),
             **dict(zip(SUMMARY, made.summary.tolist(), strict=True)),
         }
+
+    def expect(
+        self,
+        options: CountsOptions,
+        inputs: Mapping[str, Any],
+        facts: Facts,
+        timezone: str,
+        objects: int | None,
+        earlier: Any,
+    ) -> tuple[int, Counts]:
+        """Margins depend on the bounds, and these on how much objects contribute.
+
+        That is what the first round of an earlier release says, else what travel surveys do.
+        """
+        from freqdp_db.methods.counts.plan import assumed_round, second_round
+        from freqdp_db.methods.counts.tables import expected_summary
+
+        design = _design(inputs["zones"], facts, timezone, options)
+        round_one = vars(earlier) if earlier is not None else {}
+        if not all(len(round_one.get(name, ())) for name in design.first_round):
+            round_one = assumed_round(design, objects or ASSUMED_OBJECTS)
+        plan = second_round(design, round_one)
+        counts: Counts = {
+            "rows": _rows_of_shape(design.shape, options.tables),
+            "noisy_objects": objects or max(int(round_one["objects"][0]), 0),
+            **dict(zip(SUMMARY, expected_summary(plan).tolist(), strict=True)),
+        }
+        drawn = sum(m.size for m in plan.every_measurement if "cells" not in m.name)
+        return drawn, counts
 
     def describe(self, drawn: int, counts: Counts) -> str:
         said = f"{drawn:,} noisy numbers; {int(counts['rows']):,} rows of counts"
@@ -173,148 +203,39 @@ class CountsStep(Step[CountsOptions, Any, Nothing]):
         return found
 
 
-def public_inputs(world: StepContext, options: CountsOptions) -> tuple[Zones, Bins]:
-    """The zones and the time bins of a release."""
+def _rows_of_shape(shape: Shape, tables: tuple[str, ...]) -> int:
+    """About how many rows there are, without the cells of sparse tables that are picked."""
+    of_zones = shape.zones * (1 if shape.sparse else shape.bins + 1)
+    of_districts = shape.districts * (shape.bins + 1)
+    each = {"visits": 1, "stays": 1, "flows": 2, "trips": 0}
+    rows = sum(each[table] * (of_zones + of_districts) for table in tables)
+    return rows + (of_districts * shape.districts if "flows" in tables else 0)
+
+
+def design_of(world: StepContext, options: CountsOptions) -> Design:
+    """What a release counts."""
+    assert world.facts is not None, "the request was let through without public facts"
+    return _design(world.inputs["zones"], world.facts, world.build.timezone, options)
+
+
+def _design(zones: Zones, facts: Facts, timezone: str, options: CountsOptions) -> Design:
+    from freqdp_db.methods.counts.plan import Design
     from freqdp_db.methods.counts.zones import Bins
 
-    _, period = world.public_facts(options.region, options.period)
-    return world.inputs["zones"], Bins(options.bins, period, world.build.timezone)  # type: ignore[arg-type]
+    _, period = facts(options.region, options.period)
+    bins = Bins(options.bins, period, timezone)  # type: ignore[arg-type]
+    return Design(zones, bins, options.tables, options.parameters, options.threshold)
 
 
-def _plan(world: StepContext, drawn: Any, options: CountsOptions) -> Plan:
-    from freqdp_db.methods.counts.plan import Shape, plan_of
+def contributions_to(
+    world: StepContext, trajectories: Trajectories, places: Locations, options: CountsOptions
+) -> Contributions:
+    """What objects contribute to a release."""
+    from freqdp_db.methods.counts.contributions import contributions_of
 
-    shape = Shape.of(*public_inputs(world, options))
-    return plan_of(drawn, shape, options.tables, options.parameters, options.threshold)
+    design, facts = design_of(world, options), world.public_facts(options.region, options.period)
+    return contributions_of(trajectories, places, *facts, design.zones, design.bins)
 
-
-# The tables.
-
-
-def _rows_of(table: str) -> Callable[[WorkingSet, StepContext], Iterator[Mapping[str, Any]]]:
-    def rows(state: WorkingSet, world: StepContext) -> Iterator[Mapping[str, Any]]:
-        made: Any = state.made
-        yield made.table(table)
-
-    return rows
-
-
-def _zone_rows(state: WorkingSet, world: StepContext) -> Iterator[Mapping[str, Any]]:
-    zones: Zones = world.inputs["zones"]
-    yield from zones.rows()
-
-
-def _bin_rows(state: WorkingSet, world: StepContext) -> Iterator[Mapping[str, Any]]:
-    made: Any = state.made
-    yield from made.bins_in(world.build.timezone).rows()
-
-
-_ZONE = Column("zone", "int8", "The zone, district or city: see the table of zones.")
-_BIN = Column(
-    "bin", "int4", "The time bin: see the table of bins; 0: all bins together, their sum."
-)
-_NUMBERS = (
-    Column("value", "int8", "The bounded count with its noise: may be below 0."),
-    Column(
-        "margin", "float8", "Half of the 95 % interval of the value, from public numbers alone."
-    ),
-    Column(
-        "estimate",
-        "float8",
-        "The value drawn towards what coarser levels suggest and corrected for what the bounds leave out: "
-        "nearer to the truth for most rows, never below 0, but biased: the margin is not its.",
-    ),
-)
-_SHOWN_FROM = Column(
-    "shown_from",
-    "float8",
-    "Rows whose noisy number is below it are left out; 0: the row was chosen without looking at it.",
-)
-_SUMS = (
-    "Districts and the city are sums over their zones, and bin 0 is the sum over bins: an object that was "
-    "in two zones counts twice."
-)
-
-TABLES = (
-    Relation(
-        "_visits",
-        (_ZONE, _BIN, *_NUMBERS),
-        f"Objects that were in a zone in a time bin. {_SUMS}",
-        key=("zone", "bin"),
-        indexes=("bin",),
-        rows=_rows_of("visits"),
-        chosen_by="visits",
-    ),
-    Relation(
-        "_flows",
-        (
-            Column("origin", "int8", "Where trips begin: a zone, a district, or the city."),
-            Column(
-                "destination",
-                "int8",
-                "Where they end; the city: wherever (departures of the origin); from the city: arrivals.",
-            ),
-            Column(
-                "bin", "int4", "The time bin in which trips begin; 0: all bins together, their sum."
-            ),
-            *_NUMBERS,
-            _SHOWN_FROM,
-        ),
-        "Trips of at least 1 km. Between zones only some rows are shown, and what is left out is in the "
-        "rows between districts and in the departures of the zone.",
-        key=("origin", "destination", "bin"),
-        indexes=("destination", "bin"),
-        rows=_rows_of("flows"),
-        chosen_by="flows",
-    ),
-    Relation(
-        "_stays",
-        (
-            _ZONE,
-            Column("bin", "int4", "The time bin in which stays begin; 0: all bins together."),
-            *_NUMBERS,
-            Column(
-                "mean_minutes",
-                "float8",
-                "Mean duration in the district of the zone; a stay counts for at most 12 hours.",
-            ),
-            Column(
-                "mean_margin", "float8", "Half of its 95 % interval; 720: nothing is known of it."
-            ),
-        ),
-        f"Stays of at least 20 minutes within 150 m. {_SUMS}",
-        key=("zone", "bin"),
-        indexes=("bin",),
-        rows=_rows_of("stays"),
-        chosen_by="stays",
-    ),
-    Relation(
-        "_trips",
-        (
-            Column(
-                "length_class",
-                "int4",
-                "1: below 2 km, 2: to 5 km, 3: to 10 km, 4: to 20 km, 5: to 50 km, 6: longer.",
-            ),
-            Column(
-                "duration_class",
-                "int4",
-                "1: below 10 minutes, 2: to 20, 3: to 30, 4: to 60, 5: to 120, 6: longer.",
-            ),
-            Column("bin", "int4", "The time bin in which trips begin; 0: all bins together."),
-            *_NUMBERS,
-        ),
-        "Trips of at least 1 km by length and duration. Their sums are the city's trips in the table of "
-        "flows.",
-        key=("length_class", "duration_class", "bin"),
-        rows=_rows_of("trips"),
-        chosen_by="trips",
-    ),
-    replace(ZONE, rows=_zone_rows),
-    replace(BIN, rows=_bin_rows),
-    VISITS_MAP,
-    FLOWS_LINE,
-)
 
 COUNTS = (
     Method(
@@ -326,6 +247,6 @@ COUNTS = (
         unit="person",
         needs=(Need("zones", "zones", {"zone": "zone", "district": "district"}),),
         books=partial(booked_rho, CountsOptions),
-        publishes=TABLES,
+        publishes=RELATIONS,
     ),
 )

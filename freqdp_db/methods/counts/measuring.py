@@ -18,138 +18,90 @@ from freqdp_db.methods.counts.contributions import (
     WHOLE,
     Contributions,
     Items,
-    contributions_of,
     groups_of,
     squares_of,
     within_number,
     within_squares,
 )
-from freqdp_db.methods.counts.options import Budget
 from freqdp_db.methods.counts.plan import (
     RATIO,
     STEP_MIN,
+    Design,
     Draw,
-    Measurement,
     Plan,
     Shape,
     classes_of,
-    counted,
-    first_round,
     second_round,
 )
-from freqdp_db.methods.counts.tables import likely_flows
-from freqdp_db.methods.counts.zones import Bins, Zones
-from freqdp_db.methods.synthesis.public import Period, Region
+from freqdp_db.methods.counts.tables import Solutions
 from freqdp_db.model.arrays import Ints
-from freqdp_db.model.trajectories import Locations, Trajectories
 from freqdp_db.privacy.noise import RandomSource
 
 
-def draw(
-    trajectories: Trajectories,
-    places: Locations,
-    region: Region,
-    period: Period,
-    zones: Zones,
-    bins: Bins,
-    tables: tuple[str, ...],
-    budget: Budget,
-    threshold: int | None,
-    source: RandomSource,
-) -> Draw:
-    """Everything random of a release; nothing else of the data goes on."""
-    found = contributions_of(trajectories, places, region, period, zones, bins)
-    return measured(found, zones, bins, tables, budget, threshold, source)
-
-
-def measured(
-    found: Contributions,
-    zones: Zones,
-    bins: Bins,
-    tables: tuple[str, ...],
-    budget: Budget,
-    threshold: int | None,
-    source: RandomSource,
-) -> Draw:
-    """The draw of objects whose contributions are given."""
-    exact = first_numbers(found, zones, len(bins), tables, pure=budget.pure)
-    drawn: dict[str, Ints] = {
-        m.name: with_noise(exact[m.name], m, budget, source)
-        for m in first_round(tables, pure=budget.pure)
+def measured(found: Contributions, design: Design, source: RandomSource) -> Draw:
+    """Everything random of a release of objects with these contributions; nothing else of them goes on."""
+    exact = first_numbers(found, design)
+    drawn = {
+        name: exact[name] + what.noise(source, what.size)
+        for name, what in design.first_round.items()
     }
-    shape = Shape.of(zones, bins)
-    plan = second_round(shape, tables, budget, drawn, threshold)
-    bounded = bounded_by(found, plan, zones, pure=budget.pure)
-    for name, total in totals(bounded, plan, zones).items():
-        drawn[name] = with_noise(total, plan[name], budget, source)
-    if "flows_zones" in plan:
-        cells, counts = flow_cells(bounded.trips, shape)
-        picked = np.zeros(0, np.int64)
-        if "picked" in plan:
-            picked = _picked(cells, counts, plan, budget, source)
-        drawn["likely"] = likely_flows(drawn, plan, zones, budget)
-        picked = np.union1d(picked, drawn["likely"])
-        at = np.searchsorted(cells, picked)
-        at = np.minimum(at, max(len(cells) - 1, 0))
-        hit = cells[at] == picked if len(cells) else np.zeros(len(picked), np.bool_)
-        exact_flows = (
-            np.where(hit, counts[at], 0) if len(cells) else np.zeros(len(picked), np.int64)
-        )
-        drawn["picked"] = picked
-        drawn["flows_zones"] = with_noise(exact_flows, plan["flows_zones"], budget, source)
+    plan = second_round(design, drawn)
+    bounded = bounded_by(found, plan)
+    for name, total in totals(bounded, plan).items():
+        drawn[name] = total + plan[name].noise(source, len(total))
+    known = Solutions(drawn, plan)
+    for table in plan.sparse:
+        cells, counts = cells_of(table, bounded, design.shape)
+        likely = known.likely(table)
+        picked = np.union1d(likely, _picked(table, cells, counts, plan, source))
+        numbers = plan[f"{table}_cells"].noise(source, len(picked))
+        _, at, of = np.intersect1d(picked, cells, assume_unique=True, return_indices=True)
+        numbers[at] += counts[of]
+        drawn |= {f"{table}_likely": likely, f"{table}_picked": picked, f"{table}_cells": numbers}
     nothing = np.zeros(0, np.int64)
     return Draw(**{f.name: drawn.get(f.name, nothing) for f in fields(Draw)})
 
 
-def with_noise(total: Ints, what: Measurement, budget: Budget, source: RandomSource) -> Ints:
-    """A sum of vectors of objects, with noise on every entry."""
-    if budget.pure:
-        return total + source.discrete_laplace(what.scale(budget), len(total))
-    return total + source.discrete_gaussian(what.sigma2(budget), len(total))
-
-
-def first_numbers(
-    found: Contributions, zones: Zones, bins: int, tables: tuple[str, ...], *, pure: bool
-) -> dict[str, Ints]:
+def first_numbers(found: Contributions, design: Design) -> dict[str, Ints]:
     """How many objects contribute anything, and the histograms of the first round."""
     numbers: dict[str, Ints] = {}
     there = np.zeros(len(found.visits.offsets) - 1, np.bool_)
-    names = {m.name for m in first_round(tables, pure=pure)}
-    for what in counted(tables):
+    for what in design.counted:
         items: Items = getattr(found, what)
         there |= items.counts > 0
         one = what.removesuffix("s")
         numbers[f"{one}_sizes"] = classes_of(items.counts)
-        for group, of in groups_of(what, items, zones, bins).items():
-            if (name := f"{one}_{group}") in names:
+        for group, of in groups_of(what, items, design.zones, len(design.bins)).items():
+            if (name := f"{one}_{group}") in design.first_round:
                 ratio = RATIO * squares_of(items, of) // np.maximum(items.counts, 1)
                 numbers[name] = classes_of(ratio)
     return numbers | {"objects": np.array([there.sum()], np.int64)}
 
 
-def bounded_by(found: Contributions, plan: Plan, zones: Zones, *, pure: bool) -> Contributions:
+def bounded_by(found: Contributions, plan: Plan) -> Contributions:
     """For how much the contributions of each object count."""
-    bounded = {}
+    bounded, design = {}, plan.design
     for what in ("visits", "trips", "stays"):
-        items, bounds = getattr(found, what), getattr(plan, what)
-        if pure:
+        items, bounds = getattr(found, what), plan.bounds[what]
+        if design.budget.pure:
             bounded[what] = within_number(items, bounds.sizes)
             continue
-        groups = groups_of(what, items, zones, plan.shape.bins)
+        groups = groups_of(what, items, design.zones, design.shape.bins)
         limits = [(squares_of(items, group), bounds.of(name)) for name, group in groups.items()]
         bounded[what] = within_squares(items, [(items.counts, bounds.sizes), *limits])
     return Contributions(**bounded)
 
 
-def totals(found: Contributions, plan: Plan, zones: Zones) -> dict[str, Ints]:
+def totals(found: Contributions, plan: Plan) -> dict[str, Ints]:
     """The sum over objects of each vector that is measured everywhere."""
-    bins = plan.shape.bins
+    zones, bins = plan.design.zones, plan.design.shape.bins
     district = zones.district.astype(np.int64)
     visits, trips, stays = found.visits, found.trips, found.stays
     nowhere = np.zeros_like
     pair = district[trips.zone] * zones.districts + district[trips.to]
     rows: dict[str, tuple[Ints, Ints]] = {
         "visits_zone": (visits.zone, visits.bin),
+        "visits_district": (district[visits.zone], visits.bin),
         "visits_city": (nowhere(visits.bin), visits.bin),
         "stays_zone": (stays.zone, stays.bin),
         "stays_district": (district[stays.zone], stays.bin),
@@ -192,26 +144,29 @@ def totals(found: Contributions, plan: Plan, zones: Zones) -> dict[str, Ints]:
     return summed
 
 
-# Flows between zones: nearly all cells are empty.
+# Sparse tables: nearly all cells are empty.
 
 
-def flow_cells(trips: Items, shape: Shape) -> tuple[Ints, Ints]:
-    """The cells that have trips, in order, and how many, in parts of 1 / WHOLE."""
-    pair = trips.zone * shape.zones + trips.to
-    cells, number = np.unique(pair * shape.bins + trips.bin, return_inverse=True)
-    counts = np.bincount(number, trips.parts, minlength=len(cells))
+def cells_of(table: str, found: Contributions, shape: Shape) -> tuple[Ints, Ints]:
+    """The cells of visits or flows that have any, in order, and how many, in parts of 1 / WHOLE."""
+    items = found.trips if table == "flows" else found.visits
+    place = items.zone * shape.zones + items.to if table == "flows" else items.zone
+    cells, number = np.unique(place * shape.bins + items.bin, return_inverse=True)
+    counts = np.bincount(number, items.parts, minlength=len(cells))
     return cells, counts.astype(np.int64)
 
 
-def _picked(cells: Ints, counts: Ints, plan: Plan, budget: Budget, source: RandomSource) -> Ints:
+def _picked(table: str, cells: Ints, counts: Ints, plan: Plan, source: RandomSource) -> Ints:
     """The cells whose noisy number reaches the threshold: as if every cell had noise of its own.
 
-    A cell without trips reaches it if its noise alone does. Those are found without drawing the others: see
-    `Tail`. Position k among the empty cells is the k-th number that is no cell with trips.
+    An empty cell reaches it if its noise alone does. Those are found without drawing the others: see
+    `Tail`. Position k among the empty cells is the k-th number that is no cell of `cells`.
     """
-    what, least = plan["picked"], plan.threshold * WHOLE
-    noisy = with_noise(counts, what, budget, source)
-    empty = source.exceeding(what.tail(budget, least), plan.shape.pairs - len(cells))
+    if (name := f"{table}_picked") not in plan:
+        return np.zeros(0, np.int64)
+    what, least = plan[name], plan.threshold[table] * WHOLE
+    noisy = counts + what.noise(source, len(counts))
+    empty = source.exceeding(what.tail(least), plan.design.shape.cells(table) - len(cells))
     # before the k-th empty cell there are as many others as lie at or below its place
     shift = np.searchsorted(cells - np.arange(len(cells)), empty, side="right")
     return np.union1d(cells[noisy >= least], empty + shift)

@@ -7,8 +7,10 @@ the second round follow from these noisy numbers and from public ones.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 
@@ -16,8 +18,9 @@ from freqdp_db.methods.counts.contributions import LONGEST_STAY_MIN, TRIP_CLASSE
 from freqdp_db.methods.counts.options import Budget
 from freqdp_db.methods.counts.zones import DISTANCE_CLASSES, Bins, Zones
 from freqdp_db.model.arrays import Ints
+from freqdp_db.model.days import DAY_US
 from freqdp_db.privacy.accounting import gaussian_cost, sigma2_for
-from freqdp_db.privacy.noise import Tail, privacy_loss, scale_for
+from freqdp_db.privacy.noise import RandomSource, Tail, privacy_loss, scale_for
 
 SIZE_CLASSES = 40
 SIZE_EDGES = tuple(math.isqrt(2**j - 1) + 1 for j in range(SIZE_CLASSES + 1))
@@ -30,15 +33,22 @@ MINUTE_STEPS = 8
 """How long stays are is counted in so many steps at most."""
 STEP_MIN = LONGEST_STAY_MIN // MINUTE_STEPS
 STRAY_ROWS = 1000
-"""So many flows between zones are shown by chance, on average, where no threshold is given."""
+"""So many cells of a sparse table are shown by chance, on average, where no threshold is given."""
+MOST_DENSE = 4_000_000
+"""Larger domains of zones and bins are sparse: zones are measured over all bins together, and single bins
+of them only where something is to be seen."""
 _WIDEST = 2000 * WHOLE
 _FARTHEST = 40
-"""Flows between zones are not picked by their own noisy numbers where the noise is wider, or the threshold
-that was asked for so many times as large: no flow would be. Their budget is then left over."""
+"""Cells are not picked by their own noisy numbers where the noise is wider, or the threshold that was asked
+for so many times as large: none would be. Their budget is then left over."""
 _STANDS_OUT = 2.5
 _TOGETHER = 3
 _APART = 6
 """Classes stand out if so many together do, and are at most so many away from others."""
+_OFF = 0.15
+"""What classes give may be off by so much, because they are wide."""
+_HIDDEN = 0.7
+"""So many standard deviations more objects may be in three classes than their noisy numbers say."""
 _BIAS = 0.3
 """How far a number is off if so much is left out and it is corrected as all others are: in proportion."""
 _MOST_LOST = 0.3
@@ -51,7 +61,10 @@ _BUSY = 5
 # Parts of the budget after the first round.
 _TABLES = {"visits": 46, "flows": 41, "stays": 9, "trips": 4}
 _PARTS: dict[str, dict[str, int]] = {
-    "visits": {"visits_zone": 35, "visits_zone_all": 55, "visits_city": 10},
+    "visits": {
+        "visits_zone": 35, "visits_zone_all": 55, "visits_district": 35, "visits_city": 10,
+        "visits_picked": 5, "visits_cells": 15,
+    },
     "stays": {
         "stays_zone": 40, "stays_zone_all": 20, "stays_district": 10, "stays_district_all": 8,
         "stays_city": 5, "stays_minutes": 17,
@@ -60,10 +73,12 @@ _PARTS: dict[str, dict[str, int]] = {
         "flows_city": 10, "flows_distance": 8, "flows_from_district": 14,
         "flows_from_district_all": 14, "flows_districts": 14, "flows_districts_all": 10,
         "flows_from": 4, "flows_from_all": 14, "flows_to": 1, "flows_to_all": 4,
-        "flows_to_district": 2, "flows_to_district_all": 3, "picked": 1, "flows_zones": 3,
+        "flows_to_district": 2, "flows_to_district_all": 3, "flows_picked": 1, "flows_cells": 3,
     },
     "trips": {"trips_city": 20, "trips_class": 80},
 }  # fmt: skip
+_DENSE_ONLY = ("visits_zone", "stays_zone", "flows_from", "flows_to")
+_SPARSE_ONLY = ("visits_district", "visits_picked", "visits_cells")
 _ROUND = {
     "visits": ("sizes", "bins", "zones"),
     "trips": ("sizes", "bins", "departs", "districts", "reaches"),
@@ -92,9 +107,52 @@ class Shape:
         return cls(len(zones), zones.districts, len(bins), around)
 
     @property
-    def pairs(self) -> int:
-        """Cells of the largest table."""
-        return self.zones * self.zones * self.bins
+    def sparse(self) -> bool:
+        return self.zones * self.bins > MOST_DENSE
+
+    def cells(self, table: str) -> int:
+        """How many cells the finest level of visits or flows has."""
+        return self.zones * self.bins * (self.zones if table == "flows" else 1)
+
+
+@dataclass(frozen=True)
+class Design:
+    """What is counted and what it may cost: public, and chosen before anything is measured."""
+
+    zones: Zones
+    bins: Bins
+    tables: tuple[str, ...]
+    budget: Budget
+    threshold: int | None = None
+    """From how many noisy trips on flows between zones are picked; None: chosen by the plan."""
+
+    @cached_property
+    def shape(self) -> Shape:
+        return Shape.of(self.zones, self.bins)
+
+    @property
+    def counted(self) -> list[str]:
+        """What is counted for the tables: visits, trips, stays."""
+        wanted = {"visits": {"visits"}, "trips": {"flows", "trips"}, "stays": {"stays"}}
+        return [name for name, of in wanted.items() if of & set(self.tables)]
+
+    @cached_property
+    def first_round(self) -> dict[str, Measurement]:
+        """How many objects there are, and histograms of what they contribute: one moves one entry by 1."""
+        pure = self.budget.pure
+        weights = {"objects": 1} | {
+            f"{what.removesuffix('s')}_{name}": _SIZES if name == "sizes" else 1
+            for what in self.counted
+            for name in _ROUND[what]
+            if name == "sizes" or not pure
+        }
+        each = self.budget.whole * FIRST_ROUND / sum(weights.values())
+        return {
+            name: Measurement(
+                name, 1 if name == "objects" else SIZE_CLASSES, 1, weight * each, pure
+            )
+            for name, weight in weights.items()
+        }
 
 
 @dataclass(frozen=True)
@@ -114,12 +172,7 @@ class Bounds:
     reaches: int = 0
     """of trips: in each class of distance."""
     lost: float = 0.0
-    """About what part of all is not counted because of them, by the first round."""
-
-    @property
-    def correction(self) -> float:
-        """By which estimates are multiplied, so that they are of all that there is."""
-        return 1 / (1 - self.lost)
+    """About what part of all is not counted because of them, by the first round: see `part_lost`."""
 
     def of(self, group: str) -> int:
         """The bound for a group, as `groups_of` names them."""
@@ -133,46 +186,64 @@ class Measurement:
 
     name: str
     size: int
-    share: Fraction
-    """Of the budget."""
     bound: int
     """The squared L2 norm of an object's vector is at most this; with pure accounting, its L1 norm."""
+    amount: Fraction
+    """What it may cost: rho, or epsilon with pure accounting."""
+    pure: bool
 
-    def sigma2(self, budget: Budget) -> Fraction:
-        """Variance of the discrete Gaussian noise; costs its share exactly."""
-        return sigma2_for(self.bound, budget.whole * self.share)
+    @property
+    def sigma2(self) -> Fraction:
+        """Variance of the discrete Gaussian noise; costs the amount exactly."""
+        return sigma2_for(self.bound, self.amount)
 
-    def scale(self, budget: Budget) -> float:
-        """Scale of the discrete Laplace noise; costs its share at most."""
-        return scale_for(self.bound, budget.whole * self.share)
+    @property
+    def scale(self) -> float:
+        """Scale of the discrete Laplace noise; costs the amount at most."""
+        return scale_for(self.bound, self.amount)
 
-    def variance(self, budget: Budget) -> float:
-        """Of the noise, as a float."""
-        return 2 * self.scale(budget) ** 2 if budget.pure else float(self.sigma2(budget))
+    @property
+    def deviation(self) -> float:
+        """The standard deviation of the noise."""
+        return math.sqrt(2) * self.scale if self.pure else math.sqrt(self.sigma2)
 
-    def cost(self, budget: Budget) -> Fraction:
-        if budget.pure:
-            return privacy_loss(self.bound, self.scale(budget))
-        return gaussian_cost(self.bound, self.sigma2(budget))
+    @property
+    def cost(self) -> Fraction:
+        if self.pure:
+            return privacy_loss(self.bound, self.scale)
+        return gaussian_cost(self.bound, self.sigma2)
 
-    def tail(self, budget: Budget, least: int) -> Tail:
-        if budget.pure:
-            return Tail(least, scale=self.scale(budget))
-        return Tail(least, sigma2=self.sigma2(budget))
+    def tail(self, least: int) -> Tail:
+        if self.pure:
+            return Tail(least, scale=self.scale)
+        return Tail(least, sigma2=self.sigma2)
+
+    def noise(self, source: RandomSource, count: int) -> Ints:
+        if self.pure:
+            return source.discrete_laplace(self.scale, count)
+        return source.discrete_gaussian(self.sigma2, count)
 
 
 @dataclass(frozen=True)
 class Plan:
     """The second round."""
 
-    shape: Shape
-    tables: tuple[str, ...]
-    visits: Bounds
-    trips: Bounds
-    stays: Bounds
+    design: Design
+    bounds: dict[str, Bounds]
+    """Of visits, trips and stays."""
     measurements: dict[str, Measurement]
-    threshold: int
-    """From how many noisy trips on a flow between zones is picked."""
+    threshold: dict[str, int]
+    """From which noisy number on a cell of visits or flows is picked."""
+
+    @property
+    def every_measurement(self) -> list[Measurement]:
+        """Those of the first round, too."""
+        return [*self.design.first_round.values(), *self.measurements.values()]
+
+    @property
+    def cost(self) -> Fraction:
+        """What all cost together: rho, or epsilon with pure accounting."""
+        return sum((m.cost for m in self.every_measurement), Fraction(0))
 
     def __getitem__(self, name: str) -> Measurement:
         return self.measurements[name]
@@ -180,28 +251,27 @@ class Plan:
     def __contains__(self, name: str) -> bool:
         return name in self.measurements
 
+    @property
+    def sparse(self) -> list[str]:
+        """The tables whose finest level is measured in some cells only."""
+        return [table for table in ("visits", "flows") if f"{table}_cells" in self]
 
-def counted(tables: tuple[str, ...]) -> list[str]:
-    """What is counted for these tables: visits, trips, stays."""
-    wanted = {"visits": {"visits"}, "trips": {"flows", "trips"}, "stays": {"stays"}}
-    return [name for name, of in wanted.items() if of & set(tables)]
+
+_A_DAY = {"visit": 12, "trip": 3, "stay": 4}
+"""What an object contributes in a day, about, by travel surveys: for plans, before anything is measured."""
 
 
-def first_round(tables: tuple[str, ...], *, pure: bool) -> list[Measurement]:
-    """How many objects there are, and histograms of what they contribute: one entry of each moves by 1."""
-    weights = {"objects": 1} | {
-        f"{what.removesuffix('s')}_{name}": _SIZES if name == "sizes" else 1
-        for what in counted(tables)
-        for name in _ROUND[what]
-        if name == "sizes" or not pure
-    }
-    return [
-        Measurement(
-            name, 1 if name == "objects" else SIZE_CLASSES,
-            FIRST_ROUND * Fraction(weight, sum(weights.values())), 1,
-        )
-        for name, weight in weights.items()
-    ]  # fmt: skip
+def assumed_round(design: Design, objects: int) -> dict[str, Ints]:
+    """The first round of objects that are all alike, each the whole period long."""
+    found = {"objects": np.array([objects], np.int64)}
+    period = design.bins.period
+    days = -(-(period.end - period.begin) // DAY_US)
+    for name in design.first_round.keys() - found.keys():
+        one, _, what = name.partition("_")
+        # contributions of an object meet in the same bin or district now and then
+        number = _A_DAY[one] * days if what == "sizes" else 2 * RATIO
+        found[name] = objects * classes_of(np.array([number]))
+    return found
 
 
 def classes_of(numbers: Ints) -> Ints:
@@ -211,16 +281,10 @@ def classes_of(numbers: Ints) -> Ints:
     return np.bincount(np.minimum(classes, SIZE_CLASSES - 1), minlength=SIZE_CLASSES)
 
 
-def second_round(
-    shape: Shape,
-    tables: tuple[str, ...],
-    budget: Budget,
-    round_one: dict[str, Ints],
-    threshold: int | None = None,
-) -> Plan:
+def second_round(design: Design, round_one: Mapping[str, Ints]) -> Plan:
     """The plan that follows from the noisy numbers of the first round."""
-    noise = {m.name: math.sqrt(m.variance(budget)) for m in first_round(tables, pure=budget.pure)}
-    shares = _shares(tables)
+    shape, tables, budget = design.shape, design.tables, design.budget
+    shares = _shares(design)
     d, b = shape.districts, shape.bins
     # bounds are chosen for these: a measurement, its cells, and the group that bounds it
     chosen_for = {
@@ -228,66 +292,65 @@ def second_round(
         "trips": ("flows_from_district", d * b, "departs"),
         "stays": ("stays_district", d * b, "bins"),
     }
+    if shape.sparse:
+        chosen_for["visits"] = ("visits_district", d * b, "bins")
     if "flows" not in tables:
         chosen_for["trips"] = ("trips_class", TRIP_CLASSES * b, "bins")
-    found = {what: Bounds(1, 1, 1, 1, 1, 1) for what in chosen_for}
-    for what in counted(tables):
+    bounds = {what: Bounds(1, 1, 1, 1, 1, 1) for what in chosen_for}
+    for what in design.counted:
         one = what.removesuffix("s")
         histograms = {
-            name: _cleaned(round_one[f"{one}_{name}"], noise[f"{one}_{name}"])
+            name: _cleaned(round_one[full], design.first_round[full].deviation)
             for name in _ROUND[what]
-            if f"{one}_{name}" in noise
+            if (full := f"{one}_{name}") in design.first_round
         }
         best, cells, group = chosen_for[what]
         part = float(budget.whole * shares[best])
-        found[what] = _bounds(histograms, cells, group, part, pure=budget.pure)
-    measurements = _measurements(
-        shape, shares, found["visits"], found["trips"], found["stays"], pure=budget.pure
-    )
-    least = threshold or 1
-    if "picked" in measurements:
-        spread = math.sqrt(measurements["picked"].variance(budget))
+        bounds[what] = _bounds(histograms, cells, group, part, pure=budget.pure)
+    measurements = _measurements(design, bounds)
+    thresholds = {"visits": 1, "flows": design.threshold or 1}
+    for table, least in thresholds.items():
+        if (name := f"{table}_picked") not in measurements:
+            continue
+        spread = measurements[name].deviation
         if spread > _WIDEST or least * WHOLE > _FARTHEST * spread:
-            del measurements["picked"]
-        elif threshold is None:
-            least = _threshold(measurements["picked"], budget, shape.pairs)
-    return Plan(
-        shape, tables, found["visits"], found["trips"], found["stays"], measurements, least
-    )  # fmt: skip
+            del measurements[name]
+        elif table == "visits" or design.threshold is None:
+            thresholds[table] = _threshold(measurements[name], shape.cells(table))
+    return Plan(design, bounds, measurements, thresholds)
 
 
-def _shares(tables: tuple[str, ...]) -> dict[str, Fraction]:
+def _shares(design: Design) -> dict[str, Fraction]:
     """The part of the budget of each measurement."""
-    weight = {name: _TABLES[name] for name in tables}
+    left_out = _DENSE_ONLY if design.shape.sparse else _SPARSE_ONLY
+    weight = {name: _TABLES[name] for name in design.tables}
     whole = sum(weight.values())
     shares: dict[str, Fraction] = {}
     for table, parts in _PARTS.items():
         if table not in weight:
             continue
-        if table == "trips" and "flows" in tables:  # the city's trips are measured there
+        if table == "trips" and "flows" in weight:  # the city's trips are measured there
             parts = {"trips_class": 1}
+        parts = {name: part for name, part in parts.items() if name not in left_out}
         for name, part in parts.items():
             mine = Fraction(weight[table], whole) * Fraction(part, sum(parts.values()))
             shares[name] = (1 - FIRST_ROUND) * mine
     return shares
 
 
-def _measurements(
-    shape: Shape,
-    shares: dict[str, Fraction],
-    visits: Bounds,
-    trips: Bounds,
-    stays: Bounds,
-    *,
-    pure: bool,
-) -> dict[str, Measurement]:
+def _measurements(design: Design, bounds: dict[str, Bounds]) -> dict[str, Measurement]:
     """Each with the bound that those of its table give: see the proof in PRIVACY.md."""
+    shape, budget, shares = design.shape, design.budget, _shares(design)
     z, d, b = shape.zones, shape.districts, shape.bins
+    visits, trips, stays = (bounds[what] for what in ("visits", "trips", "stays"))
     # name: entries, whose bounds, and which of them bounds its squared L2 norm
     known = {
         "visits_zone": (z * b, visits, "sizes"),
         "visits_zone_all": (z, visits, "zones"),
+        "visits_district": (d * b, visits, "bins"),
         "visits_city": (b, visits, "bins"),
+        "visits_picked": (z * b, visits, "sizes"),
+        "visits_cells": (z * b, visits, "sizes"),
         "stays_zone": (z * b, stays, "bins"),
         "stays_zone_all": (z, stays, "districts"),
         "stays_district": (d * b, stays, "bins"),
@@ -306,17 +369,18 @@ def _measurements(
         "flows_to_all": (z, trips, "ends"),
         "flows_to_district": (d * b, trips, "arrives"),
         "flows_to_district_all": (d, trips, "ends"),
-        "picked": (z * z * b, trips, "departs"),
-        "flows_zones": (z * z * b, trips, "departs"),
+        "flows_picked": (z * z * b, trips, "departs"),
+        "flows_cells": (z * z * b, trips, "departs"),
         "trips_city": (b, trips, "bins"),
         "trips_class": (TRIP_CLASSES * b, trips, "bins"),
     }
     found = {}
-    for name, (size, bounds, group) in known.items():
+    for name, (size, of, group) in known.items():
         if name in shares:
             times = WHOLE * (MINUTE_STEPS if name == "stays_minutes" else 1)
-            bound = bounds.sizes * times if pure else bounds.of(group) * times**2
-            found[name] = Measurement(name, size, shares[name], bound)
+            bound = of.sizes * times if budget.pure else of.of(group) * times**2
+            amount = budget.whole * shares[name]
+            found[name] = Measurement(name, size, bound, amount, budget.pure)
     return found
 
 
@@ -387,6 +451,43 @@ def _counted(sizes: list[float], most: float, *, pure: bool = False) -> float:
     return found
 
 
+def part_lost(
+    noisy: Ints, what: Measurement, bounds: Bounds, counted: float, variance: float
+) -> float:
+    """What part of all the bounds leave out, by how much was counted within them.
+
+    A few objects with very many contributions do not stand out in a histogram of objects, but what is
+    counted is then more than its classes give. The rest is taken for that of objects of the least class
+    above them in which so many would not stand out.
+
+    noisy, what: the histogram of sizes. counted, variance: the sum over all bins of what was counted, and
+    that of its noise.
+    """
+    noise, pure = what.deviation, what.pure
+    sizes = _cleaned(noisy, noise)
+    total = _counted(sizes, math.inf)
+    seen = [j for j in CLASSES_OF_SIZES if sizes[j] > 0]
+    if not seen:
+        return bounds.lost
+
+    def one(j: int) -> tuple[float, float]:
+        """What an object of a class has, and how much of it is counted."""
+        alone = [float(k == j) for k in range(SIZE_CLASSES)]
+        return _counted(alone, math.inf), _counted(alone, bounds.sizes, pure=pure)
+
+    expected = (1 - bounds.lost) * total
+    spread = variance + noise**2 * sum(one(j)[1] ** 2 for j in seen)
+    beyond = counted - expected
+    if beyond > math.sqrt(spread) + _OFF * expected:
+        for j in (j for j in CLASSES_OF_SIZES if j > seen[-1]):
+            has, counts = one(j)
+            there = float(noisy[j - 1 : j + 2].sum()) + _HIDDEN * noise * math.sqrt(3)
+            if counts > 0 and beyond / counts <= there:
+                total += beyond / counts * has
+                return 1 - (expected + beyond) / total
+    return bounds.lost
+
+
 def _ratio(histogram: list[float]) -> tuple[int, float]:
     """The least bound of a ratio that leaves out little, and what part: all objects count alike."""
     total = sum(histogram)
@@ -404,30 +505,23 @@ def _ratio(histogram: list[float]) -> tuple[int, float]:
     return ratio, max(lost, 0.0)
 
 
-def _threshold(picked: Measurement, budget: Budget, cells: int) -> int:
-    """The least whole number that so few cells without trips reach."""
-    spread = math.sqrt(picked.variance(budget))
-    low, high = 1, max(2, math.ceil(40 * spread / WHOLE))
+def _threshold(picked: Measurement, cells: int) -> int:
+    """The least whole number that so few empty cells reach."""
+    low, high = 1, max(2, math.ceil(40 * picked.deviation / WHOLE))
     while low < high:
         middle = (low + high) // 2
-        if _about(picked, budget, middle * WHOLE) * cells <= STRAY_ROWS:
+        if _about(picked, middle * WHOLE) * cells <= STRAY_ROWS:
             high = middle
         else:
             low = middle + 1
     return low
 
 
-def _about(picked: Measurement, budget: Budget, least: int) -> float:
+def _about(picked: Measurement, least: int) -> float:
     """The probability that noise reaches a number, as a float: good enough to choose by."""
-    if budget.pure:
-        scale = picked.scale(budget)
-        return math.exp(-least / scale) / (1 + math.exp(-1 / scale))
-    return math.erfc((least - 0.5) / math.sqrt(2 * picked.variance(budget))) / 2
-
-
-def spent(measurements: list[Measurement], budget: Budget) -> Fraction:
-    """What these cost together: rho, or epsilon for pure accounting."""
-    return sum((m.cost(budget) for m in measurements), Fraction(0))
+    if picked.pure:
+        return math.exp(-least / picked.scale) / (1 + math.exp(-1 / picked.scale))
+    return math.erfc((least - 0.5) / (math.sqrt(2) * picked.deviation)) / 2
 
 
 # What is drawn and committed. Holds no data.
@@ -453,7 +547,14 @@ class Draw:
     stay_districts: Ints
     visits_zone: Ints
     visits_zone_all: Ints
+    visits_district: Ints
     visits_city: Ints
+    visits_picked: Ints
+    """Cells that are shown of a sparse table of visits: zone * bins + bin, in order."""
+    visits_likely: Ints
+    """Those of them that were picked by the coarser levels, not by a noisy number of their own."""
+    visits_cells: Ints
+    """Of each of them, its noisy number: independent of the noise that it was picked by."""
     stays_zone: Ints
     stays_district: Ints
     stays_city: Ints
@@ -472,12 +573,10 @@ class Draw:
     flows_from_all: Ints
     flows_to_all: Ints
     flows_to_district_all: Ints
-    picked: Ints
-    """Flows between zones that are shown: (origin * zones + destination) * bins + bin, in order."""
-    likely: Ints
-    """Those of them that were picked by the coarser levels, not by a noisy number of their own."""
-    flows_zones: Ints
-    """Of each of them, its noisy number: independent of the noise that it was picked by."""
+    flows_picked: Ints
+    """The same of flows between zones: (origin * zones + destination) * bins + bin."""
+    flows_likely: Ints
+    flows_cells: Ints
     trips_city: Ints
     trips_class: Ints
 
@@ -486,11 +585,6 @@ class Draw:
         return sum(len(getattr(self, f.name)) for f in fields(self))
 
 
-def plan_of(
-    draw: Draw, shape: Shape, tables: tuple[str, ...], budget: Budget, threshold: int | None
-) -> Plan:
+def plan_of(draw: Draw, design: Design) -> Plan:
     """The plan that the first round of a draw leads to."""
-    names = (m.name for m in first_round(tables, pure=budget.pure))
-    return second_round(
-        shape, tables, budget, {name: getattr(draw, name) for name in names}, threshold
-    )
+    return second_round(design, vars(draw))

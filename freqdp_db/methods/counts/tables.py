@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from freqdp_db.methods.counts.contributions import (
 )
 from freqdp_db.methods.counts.estimation import (
     TENTHS,
+    CellPrior,
     Fit,
     Level,
     Near,
@@ -33,14 +34,21 @@ from freqdp_db.methods.counts.estimation import (
     smoothed_over_bins,
     total_margins,
 )
-from freqdp_db.methods.counts.options import SUMMARY, Budget
-from freqdp_db.methods.counts.plan import MINUTE_STEPS, STEP_MIN, Bounds, Draw, Plan, Shape, counted
+from freqdp_db.methods.counts.options import SUMMARY
+from freqdp_db.methods.counts.plan import (
+    MINUTE_STEPS,
+    STEP_MIN,
+    Draw,
+    Plan,
+    Shape,
+    part_lost,
+)
 from freqdp_db.methods.counts.zones import BIN_KINDS, Bins, Zones
 from freqdp_db.methods.synthesis.public import Period
 from freqdp_db.model.arrays import Ints
 
 LIKELY = 0.5
-"""Flows between zones are shown if so many trips are expected, or more,"""
+"""Cells of sparse tables are shown if so many are expected there, or more,"""
 FEWEST_LIKELY = 5000
 LIKELY_TIMES = 5
 """and if they are among so many that are expected to be largest, or so many times the objects."""
@@ -58,6 +66,7 @@ class Made:
     visits_value: Ints
     visits_margin: NDArray[np.float64]
     visits_estimate: NDArray[np.float64]
+    visits_shown_from: NDArray[np.float64]
     flows_origin: Ints
     flows_destination: Ints
     flows_bin: Ints
@@ -105,6 +114,9 @@ class Made:
         }
 
 
+Columns = dict[str, NDArray[Any]]
+
+
 @dataclass(frozen=True)
 class Solved:
     """A tree of levels with its values and estimates."""
@@ -116,28 +128,38 @@ class Solved:
     """Estimates of what is counted."""
     estimates: dict[str, Ints]
     """In tenths, corrected for what the bounds leave out."""
+    lost: float
+    """About what part that is."""
+
+    @property
+    def correction(self) -> float:
+        """By which estimates are multiplied, so that they are of all that there is."""
+        return 1 / (1 - self.lost)
 
 
-def solved(levels: dict[str, Level], zones: Zones, shape: Shape, bounds: Bounds) -> Solved:
+def solved(
+    levels: dict[str, Level], fits: dict[str, Fit], zones: Zones, shape: Shape, lost: float
+) -> Solved:
     near = _neighbours(zones)
-    fits = least_squares(levels)
-    values: dict[str, Ints] = {}
-    smooth: dict[str, Table] = {}
-    estimates: dict[str, Ints] = {}
+    found = Solved(levels, fits, {}, {}, {}, lost)
     for name, level in levels.items():
-        fit = fits[name]
+        fit, parent = fits[name], level.parent
+        value_above = estimate_above = None
         if level.above is None:
-            values[name] = rounded(fit.value, None, None)
             course = smoothed_over_bins(fit.value, fit.variance, around=shape.around)
-            smooth[name] = np.maximum(course, 0.0)
-            estimates[name] = rounded(smooth[name] * (bounds.correction * TENTHS), None, None)
-            continue
-        like = None if level.like is None else level.like(smooth)
-        values[name] = rounded(fit.value, level.parent, values[level.above])
-        smooth[name] = smoothed(smooth[level.above], level.parent, fit, like, near.get(name))
-        tenths = smooth[name] * (bounds.correction * TENTHS)
-        estimates[name] = rounded(tenths, level.parent, estimates[level.above])
-    return Solved(levels, fits, values, smooth, estimates)
+            smooth = np.maximum(course, 0.0)
+        else:
+            like = None if level.like is None else level.like(found.smooth)
+            trees: tuple[dict[str, Any], ...] = found.values, found.estimates, found.smooth
+            above = [tree[level.above] for tree in trees]
+            if level.all_bins_only:
+                above = [_all_bins(each) for each in above]
+            value_above, estimate_above, smooth_above = above
+            smooth = smoothed(smooth_above, parent, fit, like, near.get(name))
+        tenths = smooth * (found.correction * TENTHS)
+        found.values[name] = rounded(fit.value, parent, value_above)
+        found.smooth[name], found.estimates[name] = smooth, rounded(tenths, parent, estimate_above)
+    return found
 
 
 @lru_cache(maxsize=1)
@@ -151,153 +173,263 @@ def _neighbours(zones: Zones) -> dict[str, Near]:
     }
 
 
-def _level(
-    drawn: Mapping[str, Ints],
-    plan: Plan,
-    budget: Budget,
-    name: str,
-    above: str | None,
-    parent: Ints,
-) -> Level:
-    """A level that is measured, or only stands between two that are."""
-    if name not in plan:
-        return Level(above, parent)
-    level = Level(
-        above,
-        parent,
-        drawn[name].reshape(-1, plan.shape.bins) / WHOLE,
-        _variance(plan, budget, name),
-    )
-    if (whole := f"{name}_all") not in plan:
-        return level
-    total, variance = drawn[whole].reshape(-1, 1) / WHOLE, _variance(plan, budget, whole)
-    return replace(level, total=total, total_variance=variance)
-
-
-def _variance(plan: Plan, budget: Budget, name: str) -> float:
-    """Of the noise on a count."""
-    return plan[name].variance(budget) / WHOLE**2
-
-
-def _area_levels(
-    what: str, drawn: Mapping[str, Ints], plan: Plan, zones: Zones, budget: Budget
-) -> dict[str, Level]:
-    """The city, its districts and their zones."""
-    one, districts = np.zeros(1, np.int64), np.zeros(zones.districts, np.int64)
-    return {
-        _TOP: _level(drawn, plan, budget, f"{what}_city", None, one),
-        "district": _level(drawn, plan, budget, f"{what}_district", _TOP, districts),
-        "zone": _level(
-            drawn, plan, budget, f"{what}_zone", "district", zones.district.astype(np.int64)
-        ),
-    }
-
-
-def trip_levels(
-    drawn: Mapping[str, Ints], plan: Plan, zones: Zones, budget: Budget, visits: Solved | None
-) -> dict[str, Level]:
-    """Trips of the city: by where they begin, between districts, by where they end, and by class.
-
-    visits: in proportion to which departures are expected.
-    """
-    district, count = zones.district.astype(np.int64), zones.districts
-    every = np.zeros(count, np.int64)
-    top = "flows_city" if "flows_city" in plan else "trips_city"
-    levels = {_TOP: _level(drawn, plan, budget, top, None, np.zeros(1, np.int64))}
-    if "flows" in plan.tables:
-        far, away = drawn["flows_distance"] / WHOLE, zones.distance_classes()
-        pair = np.repeat(np.arange(count), count)
-        # name: measurement, the level above, parents, and in proportion to what it is expected
-        parts: dict[str, tuple[str, str, Ints, Callable[[Mapping[str, Table]], Table] | None]] = {
-            "from_district": ("flows_from_district", _TOP, every, _seen(visits, "district")),
-            "from": ("flows_from", "from_district", district, _seen(visits, "zone")),
-            # who departs somewhere has arrived there
-            "to_district": (
-                "flows_to_district", _TOP, every, lambda smooth: _all_bins(smooth["from_district"])
-            ),
-            "to": ("flows_to", "to_district", district, lambda smooth: _all_bins(smooth["from"])),
-            "districts": (
-                "flows_districts", "from_district", pair,
-                lambda smooth: gravity(
-                    _all_bins(smooth["from_district"]), _all_bins(smooth["to_district"]), far, away
-                ),
-            ),
-        }  # fmt: skip
-        for name, (measured, above, parent, like) in parts.items():
-            level = _level(drawn, plan, budget, measured, above, parent)
-            levels[name] = replace(level, like=like)
-    if "trips" in plan.tables:
-        classes = np.zeros(TRIP_CLASSES, np.int64)
-        levels["class"] = _level(drawn, plan, budget, "trips_class", _TOP, classes)
-    return levels
-
-
-def _seen(visits: Solved | None, level: str) -> Callable[[Mapping[str, Table]], Table] | None:
-    """In proportion to visits, if there are any."""
-    if visits is None:
-        return None
-    seen = _all_bins(visits.smooth[level])
-    return lambda smooth: seen
-
-
-def _all_bins(table: Table) -> Table:
-    found: Table = table.sum(axis=1, keepdims=True)
+def _all_bins(table: NDArray[Any]) -> NDArray[Any]:
+    found: NDArray[Any] = table.sum(axis=1, keepdims=True)
     return found
 
 
-def _solved_visits(
-    drawn: Mapping[str, Ints], plan: Plan, zones: Zones, budget: Budget
-) -> Solved | None:
-    if "visits" not in plan.tables:
-        return None
-    levels = _area_levels("visits", drawn, plan, zones, budget)
-    return solved(levels, zones, plan.shape, plan.visits)
+def _with_all_bins(table: NDArray[Any]) -> NDArray[Any]:
+    """First the sum over all bins, then each bin."""
+    return np.concatenate([_all_bins(table), table], axis=1)
 
 
-def _prior(trips: Solved, zones: Zones) -> PairPrior:
-    names = ("districts", "from", "to")
-    pairs, leaving, arriving = (trips.smooth[name] for name in names)
-    return PairPrior.of(zones.district.astype(np.int64), zones.districts, pairs, leaving, arriving)
+@dataclass(frozen=True)
+class Solutions:
+    """What the noisy numbers say of each table; each tree is solved when it is first asked for."""
+
+    drawn: Mapping[str, Ints]
+    plan: Plan
+
+    @property
+    def zones(self) -> Zones:
+        return self.plan.design.zones
+
+    @property
+    def pure(self) -> bool:
+        return self.plan.design.budget.pure
+
+    @cached_property
+    def district(self) -> Ints:
+        return self.zones.district.astype(np.int64)
+
+    def variance(self, name: str) -> float:
+        """Of the noise on a count."""
+        return (self.plan[name].deviation / WHOLE) ** 2
+
+    def _level(self, name: str, above: str | None, parent: Ints) -> Level:
+        """A level that is measured by bin, over all bins together, or both, or stands between such."""
+        level = Level(above, parent)
+        if name in self.plan:
+            noisy = self.drawn[name].reshape(-1, self.plan.design.shape.bins) / WHOLE
+            level = replace(level, noisy=noisy, variance=self.variance(name))
+        if (whole := f"{name}_all") in self.plan:
+            total = self.drawn[whole].reshape(-1, 1) / WHOLE
+            level = replace(level, total=total, total_variance=self.variance(whole))
+        return level
+
+    def _solved(self, what: str, levels: dict[str, Level]) -> Solved:
+        """Of visits, stays or trips."""
+        fits, design = least_squares(levels), self.plan.design
+        name, city = f"{what.removesuffix('s')}_sizes", fits[_TOP]
+        lost = part_lost(
+            self.drawn[name], design.first_round[name], self.plan.bounds[what],
+            float(city.value.sum()), float(city.total_variance[0, 0]),
+        )  # fmt: skip
+        return solved(levels, fits, self.zones, design.shape, lost)
+
+    def _areas(self, what: str) -> Solved:
+        """The city, its districts and their zones."""
+        parents = {
+            _TOP: (None, np.zeros(1, np.int64)),
+            "district": (_TOP, np.zeros(self.zones.districts, np.int64)),
+            "zone": ("district", self.district),
+        }
+        return self._solved(
+            what, {name: self._level(f"{what}_{name}", *of) for name, of in parents.items()}
+        )
+
+    @cached_property
+    def visits(self) -> Solved:
+        return self._areas("visits")
+
+    @cached_property
+    def stays(self) -> Solved:
+        return self._areas("stays")
+
+    @cached_property
+    def trips(self) -> Solved:
+        """Trips of the city: by where they begin, between districts, by where they end, and by class."""
+        drawn, count = self.drawn, self.zones.districts
+        every = np.zeros(count, np.int64)
+        top = "flows_city" if "flows_city" in self.plan else "trips_city"
+        levels = {_TOP: self._level(top, None, np.zeros(1, np.int64))}
+        if "flows" in self.plan.design.tables:
+            far, away = drawn["flows_distance"] / WHOLE, self.zones.distance_classes()
+            pair = np.repeat(np.arange(count), count)
+            # name: the level above, parents, and in proportion to what it is expected
+            parts: dict[str, tuple[str, Ints, Callable[[Mapping[str, Table]], Table] | None]] = {
+                "from_district": (_TOP, every, self._like_visits("district")),
+                "from": ("from_district", self.district, self._like_visits("zone")),
+                # who departs somewhere has arrived there
+                "to_district": (_TOP, every, lambda smooth: _all_bins(smooth["from_district"])),
+                "to": ("to_district", self.district, lambda smooth: _all_bins(smooth["from"])),
+                "districts": (
+                    "from_district", pair,
+                    lambda smooth: gravity(
+                        _all_bins(smooth["from_district"]), _all_bins(smooth["to_district"]), far, away
+                    ),
+                ),
+            }  # fmt: skip
+            for name, (above, parent, like) in parts.items():
+                levels[name] = replace(self._level(f"flows_{name}", above, parent), like=like)
+        if "trips" in self.plan.design.tables:
+            levels["class"] = self._level("trips_class", _TOP, np.zeros(TRIP_CLASSES, np.int64))
+        return self._solved("trips", levels)
+
+    def _like_visits(self, level: str) -> Callable[[Mapping[str, Table]], Table] | None:
+        """Departures are expected in proportion to visits, if there are any."""
+        if "visits" not in self.plan.design.tables:
+            return None
+        return lambda smooth: _all_bins(self.visits.smooth[level])
+
+    def prior(self, table: str) -> PairPrior | CellPrior:
+        """What the cells of a sparse table are expected to be, by the coarser levels."""
+        if table == "visits":
+            smooth = self.visits.smooth
+            return CellPrior.of(self.district, smooth["zone"], smooth["district"])
+        smooth = self.trips.smooth
+        parts = smooth["districts"], smooth["from"], smooth["to"]
+        return PairPrior.of(self.district, self.zones.districts, *parts)
+
+    def likely(self, table: str) -> Ints:
+        """Cells of a sparse table that are worth a look, by the noisy numbers of the coarser levels."""
+        most = max(FEWEST_LIKELY, LIKELY_TIMES * int(self.drawn["objects"][0]))
+        return self.prior(table).likely(LIKELY, most)
+
+    # Rows of the tables.
+
+    def numbers(self, found: Solved, name: str) -> Columns:
+        """bin, value, margin, estimate and shown_from of a level, with all bins together first."""
+        value, estimate, fit = found.values[name], found.estimates[name], found.fits[name]
+        margin = total_margins(fit)
+        if not found.levels[name].all_bins_only:
+            by_bin = np.repeat(margins(fit, pure=self.pure), value.shape[1], axis=1)
+            margin = np.concatenate([margin, by_bin], axis=1)
+            value, estimate = _with_all_bins(value), _with_all_bins(estimate)
+        return {
+            "bin": np.broadcast_to(np.arange(value.shape[1]), value.shape),
+            "value": value,
+            "margin": np.round(margin, 1),
+            "estimate": estimate / TENTHS,
+            "shown_from": np.zeros(value.shape),
+        }
+
+    def area_rows(self, found: Solved) -> Columns:
+        zones = self.zones
+        ids = {
+            "zone": zones.zone_ids, "district": zones.district_ids, _TOP: np.array([zones.city_id]),
+        }  # fmt: skip
+        return _stacked([_rows(self.numbers(found, name), zone=ids[name]) for name in ids])
+
+    def visit_rows(self) -> Columns:
+        rows = self.area_rows(self.visits)
+        if "visits" not in self.plan.sparse:
+            return rows
+        zone, cells = self.cell_rows("visits")
+        return _in_order([rows, {"zone": zone + 1, **cells}], "zone", "bin")
+
+    def flow_rows(self) -> Columns:
+        zones = self.zones
+        city, district = np.array([zones.city_id]), zones.district_ids
+        ends = {
+            _TOP: (city, city),
+            "from_district": (district, np.repeat(city, zones.districts)),
+            "from": (zones.zone_ids, np.repeat(city, len(zones))),
+            "districts": (np.repeat(district, zones.districts), np.tile(district, zones.districts)),
+            "to_district": (np.repeat(city, zones.districts), district),
+            "to": (np.repeat(city, len(zones)), zones.zone_ids),
+        }
+        rows = [
+            _rows(self.numbers(self.trips, name), origin=origin, destination=destination)
+            for name, (origin, destination) in ends.items()
+        ]
+        pair, cells = self.cell_rows("flows")
+        between = {"origin": pair // len(zones) + 1, "destination": pair % len(zones) + 1}
+        return _in_order([*rows, between | cells], "origin", "destination", "bin")
+
+    def cell_rows(self, table: str) -> tuple[Ints, Columns]:
+        """The cells of a sparse table that are shown: where they are, and the other columns."""
+        plan, drawn = self.plan, self.drawn
+        picked, noisy = drawn[f"{table}_picked"], drawn[f"{table}_cells"] / WHOLE
+        variance = self.variance(f"{table}_cells")
+        likely = np.isin(picked, drawn[f"{table}_likely"], assume_unique=True)
+        expected = self.prior(table).at(picked)
+        estimate = np.empty(len(picked))
+        estimate[likely] = shrunk(noisy[likely], variance, expected[likely])
+        estimate[~likely] = shrunk_to_nothing(noisy[~likely], variance)
+        correction = (self.trips if table == "flows" else self.visits).correction
+        place, bin = np.divmod(picked, plan.design.shape.bins)
+        return place, {
+            "bin": bin + 1,
+            "value": np.rint(noisy).astype(np.int64),
+            "margin": np.full(len(picked), self.cell_margin(table)),
+            "estimate": np.round(estimate * correction, 1),
+            "shown_from": np.where(likely, 0.0, float(plan.threshold[table])),
+        }
+
+    def cell_margin(self, table: str) -> float:
+        """Of each cell of a sparse table."""
+        return round(margin_of(self.variance(f"{table}_cells"), pure=self.pure), 1)
+
+    def trip_rows(self) -> Columns:
+        length, duration = np.divmod(np.arange(TRIP_CLASSES), len(DURATION_EDGES_MIN))
+        numbers = self.numbers(self.trips, "class")
+        return _rows(numbers, length_class=length + 1, duration_class=duration + 1)
+
+    def stay_rows(self) -> Columns:
+        """With mean minutes by district and bin, and of sums of these; zones have their district's."""
+        steps = self.drawn["stays_minutes"].reshape(-1, self.plan.design.shape.bins) / WHOLE
+        variance = np.full((self.zones.districts, 1), self.variance("stays_minutes"))
+        fits, pure = self.stays.fits, self.pure
+        mean, margin = _ratio(steps, variance, fits["district"], pure=pure)
+        of_city = steps.sum(axis=0, keepdims=True), variance.sum(axis=0, keepdims=True)
+        city_mean, city_margin = _ratio(of_city[0], of_city[1], fits[_TOP], pure=pure)
+        mean = np.where(margin >= LONGEST_STAY_MIN, city_mean, mean)
+        shown = slice(0, 1 if self.stays.levels["zone"].all_bins_only else None)
+        means = {
+            name: np.concatenate(
+                [part.ravel() for part in (district[self.district, shown], district, city)]
+            ).round(1)
+            for name, district, city in (
+                ("mean_minutes", mean, city_mean), ("mean_margin", margin, city_margin),
+            )
+        }  # fmt: skip
+        return self.area_rows(self.stays) | means
+
+    def summary(self) -> NDArray[np.float64]:
+        """The median margin of each level in one bin, and what the bounds leave out."""
+        tables = self.plan.design.tables
+        known = {f"{what}_lost": getattr(self, what).lost for what in self.plan.design.counted}
+        trees = {
+            "visits": "visits", "stays": "stays", "flows": "trips", "trips": "trips",
+        }  # fmt: skip
+        for table in tables:
+            found: Solved = getattr(self, trees[table])
+            for name, fit in found.fits.items():
+                if not found.levels[name].all_bins_only:
+                    typical = float(np.median(margins(fit, pure=self.pure)))
+                    known[f"{table}_{name}_margin"] = typical
+        for table, name in (("visits", "visits_zone_margin"), ("flows", "flows_zones_margin")):
+            if table in self.plan.sparse:
+                known[name] = self.cell_margin(table)
+        return np.array([known.get(name, 0.0) for name in SUMMARY])
 
 
-def likely_flows(drawn: Mapping[str, Ints], plan: Plan, zones: Zones, budget: Budget) -> Ints:
-    """Flows between zones that are worth a look, by the noisy numbers of the coarser levels."""
-    visits = _solved_visits(drawn, plan, zones, budget)
-    trips = solved(trip_levels(drawn, plan, zones, budget, visits), zones, plan.shape, plan.trips)
-    most = max(FEWEST_LIKELY, LIKELY_TIMES * int(drawn["objects"][0]))
-    return _prior(trips, zones).likely(LIKELY, most)
-
-
-def made_of(draw: Draw, plan: Plan, zones: Zones, bins: Bins, budget: Budget) -> Made:
+def made_of(draw: Draw, plan: Plan) -> Made:
     """All tables."""
-    drawn = {f.name: getattr(draw, f.name) for f in fields(draw)}
+    found, bins = Solutions(vars(draw), plan), plan.design.bins
+    rows_of = {
+        "visits": found.visit_rows, "flows": found.flow_rows, "stays": found.stay_rows,
+        "trips": found.trip_rows,
+    }  # fmt: skip
+    columns: Columns = {
+        f"{table}_{name}": column
+        for table in plan.design.tables
+        for name, column in rows_of[table]().items()
+    }
+    columns["summary"] = found.summary()
     period = bins.period.begin, bins.period.end
-    columns: dict[str, NDArray[Any]] = {"bins": np.array([BIN_KINDS.index(bins.kind), *period])}
-    known = _lost(plan)
-    visits = _solved_visits(drawn, plan, zones, budget)
-    if visits is not None:
-        columns |= _named("visits", _area_rows(visits, zones, budget))
-        known |= _typical("visits", visits, budget)
-    if "stays" in plan.tables:
-        found = solved(
-            _area_levels("stays", drawn, plan, zones, budget), zones, plan.shape, plan.stays
-        )
-        rows = _area_rows(found, zones, budget)
-        rows |= _means(draw.stays_minutes, found, plan, zones, budget)
-        columns |= _named("stays", rows)
-        known |= _typical("stays", found, budget)
-    if {"flows", "trips"} & set(plan.tables):
-        found = solved(
-            trip_levels(drawn, plan, zones, budget, visits), zones, plan.shape, plan.trips
-        )
-        known |= _typical("flows", found, budget)
-        if "flows" in plan.tables:
-            columns |= _named("flows", _flow_rows(draw, found, plan, zones, budget))
-            known["flows_zones_margin"] = _pair_margin(plan, budget)
-        if "trips" in plan.tables:
-            columns |= _named("trips", _trip_rows(found, budget))
-            known |= _typical("trips", found, budget)
-    columns["summary"] = np.array([known.get(name, 0.0) for name in SUMMARY])
+    columns["bins"] = np.array([BIN_KINDS.index(bins.kind), *period])
     return Made(
         **{
             f.name: columns.get(f.name, np.zeros(0, np.int64 if f.type == "Ints" else np.float64))
@@ -306,88 +438,39 @@ def made_of(draw: Draw, plan: Plan, zones: Zones, bins: Bins, budget: Budget) ->
     )
 
 
-def _lost(plan: Plan) -> dict[str, float]:
-    return {f"{what}_lost": getattr(plan, what).lost for what in counted(plan.tables)}
+def expected_summary(plan: Plan) -> NDArray[np.float64]:
+    """The summary of a release by this plan: margins do not depend on what is counted.
 
-
-def _typical(table: str, found: Solved, budget: Budget) -> dict[str, float]:
-    """The median margin of each level, in one bin."""
-    return {
-        f"{table}_{name}_margin": float(np.median(margins(fit, pure=budget.pure)))
-        for name, fit in found.fits.items()
+    What the bounds would leave out does, and is left out.
+    """
+    nothing = {
+        what.name: np.zeros(what.size, np.int64)
+        for what in plan.every_measurement
+        if not what.name.endswith(("_picked", "_cells"))
     }
+    summary = Solutions(nothing, plan).summary()
+    lost = [name.endswith("_lost") for name in SUMMARY]
+    return np.where(lost, 0.0, summary)
 
 
-def _pair_margin(plan: Plan, budget: Budget) -> float:
-    return round(margin_of(_variance(plan, budget, "flows_zones"), pure=budget.pure), 1)
+def _rows(numbers: Columns, **key: Ints) -> Columns:
+    """The rows of a level. key: of each part, the other columns of the key."""
+    shape = numbers["value"].shape
+    columns = {name: np.broadcast_to(column[:, None], shape) for name, column in key.items()}
+    return {name: column.ravel() for name, column in {**columns, **numbers}.items()}
 
 
-def _named(table: str, columns: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    return {f"{table}_{name}": column for name, column in columns.items()}
+def _stacked(parts: list[Columns]) -> Columns:
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-def _with_all_bins(table: NDArray[Any]) -> NDArray[Any]:
-    """First the sum over all bins, then each bin."""
-    return np.concatenate([table.sum(axis=1, keepdims=True), table], axis=1)
+def _in_order(parts: list[Columns], *key: str) -> Columns:
+    rows = _stacked(parts)
+    order = np.lexsort([rows[name] for name in reversed(key)])
+    return {name: column[order] for name, column in rows.items()}
 
 
-def _numbers(found: Solved, name: str, budget: Budget) -> dict[str, NDArray[Any]]:
-    """value, margin and estimate of a level, with all bins together first."""
-    value = found.values[name]
-    fit, bins = found.fits[name], value.shape[1]
-    margin = np.repeat(margins(fit, pure=budget.pure), bins + 1, axis=1)
-    margin[:, :1] = total_margins(fit)
-    return {
-        "value": _with_all_bins(value),
-        "margin": np.round(margin, 1),
-        "estimate": _with_all_bins(found.estimates[name]) / TENTHS,
-    }
-
-
-def _stacked(parts: list[dict[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
-    return {name: np.concatenate([part[name].ravel() for part in parts]) for name in parts[0]}
-
-
-def _area_rows(found: Solved, zones: Zones, budget: Budget) -> dict[str, NDArray[Any]]:
-    ids = {"zone": zones.zone_ids, "district": zones.district_ids, _TOP: np.array([zones.city_id])}
-    parts = []
-    for name, number in ids.items():
-        numbers = _numbers(found, name, budget)
-        shape = numbers["value"].shape
-        parts.append(
-            {
-                "zone": np.broadcast_to(number[:, None], shape),
-                "bin": np.broadcast_to(np.arange(shape[1]), shape),
-                **numbers,
-            }
-        )
-    return _stacked(parts)
-
-
-def _means(
-    noisy: Ints, found: Solved, plan: Plan, zones: Zones, budget: Budget
-) -> dict[str, NDArray[Any]]:
-    """Mean minutes of stays by district and bin, and of sums of these; zones have their district's."""
-    bins = plan.shape.bins
-    steps = noisy.reshape(-1, bins) / WHOLE
-    variance = np.full((zones.districts, 1), _variance(plan, budget, "stays_minutes"))
-    city = steps.sum(axis=0, keepdims=True), variance.sum(axis=0, keepdims=True)
-    means = {
-        _TOP: _ratio(*city, found.fits[_TOP], budget),
-        "district": _ratio(steps, variance, found.fits["district"], budget),
-    }
-    unsure = means["district"][1] >= LONGEST_STAY_MIN
-    means["district"] = (
-        np.where(unsure, means[_TOP][0], means["district"][0]),
-        means["district"][1],
-    )
-    means["zone"] = tuple(column[zones.district] for column in means["district"])  # type: ignore[assignment]
-    names = ("zone", "district", _TOP)
-    mean, margin = (np.concatenate([means[n][c].ravel() for n in names]) for c in range(2))
-    return {"mean_minutes": np.round(mean, 1), "mean_margin": np.round(margin, 1)}
-
-
-def _ratio(steps: Table, variance: Table, fit: Fit, budget: Budget) -> tuple[Table, Table]:
+def _ratio(steps: Table, variance: Table, fit: Fit, *, pure: bool) -> tuple[Table, Table]:
     """Mean minutes and their margins; the longest stay as margin where there may be no stay at all."""
     bins = steps.shape[1]
     times = np.array([[bins] + [1] * bins])
@@ -397,58 +480,8 @@ def _ratio(steps: Table, variance: Table, fit: Fit, budget: Budget) -> tuple[Tab
     mean = np.clip(total / np.where(sure, count, 1.0), 0, MINUTE_STEPS)
     mean = np.where(sure, mean, MINUTE_STEPS / 2)
     error = np.sqrt(variance * times + mean**2 * count_variance) / np.where(sure, count, 1.0)
-    margin = np.minimum(margin_of(1.0, pure=budget.pure) * error * STEP_MIN, LONGEST_STAY_MIN)
+    margin = np.minimum(margin_of(1.0, pure=pure) * error * STEP_MIN, LONGEST_STAY_MIN)
     return mean * STEP_MIN, np.where(sure, margin, LONGEST_STAY_MIN)
-
-
-def _flow_rows(
-    draw: Draw, found: Solved, plan: Plan, zones: Zones, budget: Budget
-) -> dict[str, NDArray[Any]]:
-    """Flows at all levels, in the order of origin, destination and bin."""
-    city, district = np.array([zones.city_id]), zones.district_ids
-    ends = {
-        _TOP: (city, city),
-        "from_district": (district, np.repeat(city, zones.districts)),
-        "from": (zones.zone_ids, np.repeat(city, len(zones))),
-        "districts": (np.repeat(district, zones.districts), np.tile(district, zones.districts)),
-        "to_district": (np.repeat(city, zones.districts), district),
-        "to": (np.repeat(city, len(zones)), zones.zone_ids),
-    }
-    parts = []
-    for name, (origin, destination) in ends.items():
-        numbers = _numbers(found, name, budget)
-        shape = numbers["value"].shape
-        parts.append(
-            {
-                "origin": np.broadcast_to(origin[:, None], shape),
-                "destination": np.broadcast_to(destination[:, None], shape),
-                "bin": np.broadcast_to(np.arange(shape[1]), shape),
-                "shown_from": np.zeros(shape),
-                **numbers,
-            }
-        )
-    variance = _variance(plan, budget, "flows_zones")
-    noisy = draw.flows_zones / WHOLE
-    pair, bin = np.divmod(draw.picked, plan.shape.bins)
-    expected = _prior(found, zones).at(draw.picked)
-    likely = np.isin(draw.picked, draw.likely, assume_unique=True)
-    estimate = np.empty(len(draw.picked))
-    estimate[likely] = shrunk(noisy[likely], variance, expected[likely])
-    estimate[~likely] = shrunk_to_nothing(noisy[~likely], variance)
-    parts.append(
-        {
-            "origin": pair // len(zones) + 1,
-            "destination": pair % len(zones) + 1,
-            "bin": bin + 1,
-            "shown_from": np.where(likely, 0.0, float(plan.threshold)),
-            "value": np.rint(noisy).astype(np.int64),
-            "margin": np.full(len(pair), _pair_margin(plan, budget)),
-            "estimate": np.round(estimate * plan.trips.correction, 1),
-        }
-    )
-    rows = _stacked(parts)
-    order = np.lexsort((rows["bin"], rows["destination"], rows["origin"]))
-    return {name: column[order] for name, column in rows.items()}
 
 
 def shrunk_to_nothing(noisy: NDArray[np.float64], variance: float) -> NDArray[np.float64]:
@@ -458,19 +491,3 @@ def shrunk_to_nothing(noisy: NDArray[np.float64], variance: float) -> NDArray[np
     square = float((noisy**2).mean())
     found: NDArray[np.float64] = np.maximum(max(1 - variance / max(square, 1e-9), 0.0) * noisy, 0.0)
     return found
-
-
-def _trip_rows(found: Solved, budget: Budget) -> dict[str, NDArray[Any]]:
-    numbers = _numbers(found, "class", budget)
-    shape = numbers["value"].shape
-    number = np.arange(TRIP_CLASSES)[:, None]
-    return _stacked(
-        [
-            {
-                "length_class": np.broadcast_to(number // len(DURATION_EDGES_MIN) + 1, shape),
-                "duration_class": np.broadcast_to(number % len(DURATION_EDGES_MIN) + 1, shape),
-                "bin": np.broadcast_to(np.arange(shape[1]), shape),
-                **numbers,
-            }
-        ]
-    )

@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 from zoneinfo import ZoneInfo
 
 import numpy as np
 from numpy.typing import NDArray
 
 from freqdp_db.errors import BadInput
-from freqdp_db.methods.relations import Column, Relation
 from freqdp_db.model.arrays import Ids, Ints, Metres
 from freqdp_db.model.days import DAY_US, HOUR_US, local_times
 
@@ -30,14 +29,6 @@ OUTSIDE = -1
 """The zone of a place that lies in none, and the bin of a time that lies in none."""
 CITY = "all zones"
 """What the zone that holds all others is called."""
-
-
-class Locator(Protocol):
-    """Finds the zone of places."""
-
-    def locate(self, x: Metres, y: Metres) -> Ids:
-        """The zone of each place, in the build's metres, or OUTSIDE."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,8 +163,6 @@ def block_width(x: Metres, y: Metres) -> float:
 
 BinKind: TypeAlias = Literal["15min", "hour", "day", "hour-of-day", "hour-of-week", "parts-of-day"]
 BIN_KINDS: tuple[BinKind, ...] = get_args(BinKind)
-ALL_BINS = 0
-"""The number of all bins together; others count from 1."""
 MOST_BINS = 40_000
 
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
@@ -306,90 +295,3 @@ class Bins:
 
 def _clock(hour: int) -> str:
     return f"{hour:02d}:00"
-
-
-# The public tables of a release of counts.
-
-
-ZONE = Relation(
-    "_zone",
-    (
-        Column("zone", "int8", "Number of the zone: zones first, then districts, then the city."),
-        Column("name", "text", "What it is called where it comes from: public."),
-        Column("level", "text", "zone, district or city."),
-        Column("parent", "int8", "The district of a zone, the city of a district; 0: none."),
-        Column("geom", "geometry(MultiPolygon)", "Its area, in the SRID of the source."),
-    ),
-    "Zones, their districts and the city: public, and made without the data.",
-    key=("zone",),
-    indexes=("geom",),
-)
-"""Its rows are those of `Zones.rows`."""
-BIN = Relation(
-    "_bin",
-    (
-        Column("bin", "int4", "Number of the time bin; 0: all bins together."),
-        Column("name", "text", "What it is called, by the clock of the time zone {timezone}."),
-        Column(
-            "begins",
-            "text",
-            "When it begins ({timezone}): a time of day, or a moment that can be cast to timestamptz.",
-        ),
-        Column("ends", "text", "When it ends; that moment is not in it."),
-    ),
-    "Time bins: public, and made without the data.",
-    key=("bin",),
-)
-"""Its rows are those of `Bins.rows`."""
-
-# Views that put the counts on a map.
-
-_LEVEL = Column("level", "text", "zone, district or city: show one of them at a time.")
-_BIN = Column("bin", "int4", "The time bin; 0: all bins together.")
-_BIN_NAME = Column("bin_name", "text", "What the time bin is called.")
-_SHOWN_VALUE = Column("value", "float8", "The count; where noise made it negative, 0.")
-_MARGIN = Column("margin", "float8", "Half of the 95 % interval of the count.")
-_ESTIMATE = Column(
-    "estimate", "float8", "The count drawn towards what coarser levels suggest: for maps."
-)
-
-VISITS_MAP = Relation(
-    "_visits_map",
-    (
-        Column("zone", "int8", "The zone."),
-        _BIN,
-        Column("name", "text", "What the zone is called."),
-        _LEVEL,
-        _BIN_NAME,
-        _SHOWN_VALUE,
-        _MARGIN,
-        _ESTIMATE,
-        Column("geom", "geometry(MultiPolygon)", "The area of the zone."),
-    ),
-    "Visits with the areas of the zones, for a map: choose a level and a bin.",
-    chosen_by="visits",
-    view="create_visits_map",
-)
-FLOWS_LINE = Relation(
-    "_flows_line",
-    (
-        Column("origin", "int8", "The zone where the trips begin."),
-        Column("destination", "int8", "The zone where they end: another one."),
-        _BIN,
-        Column("origin_name", "text", "What the origin is called."),
-        Column("destination_name", "text", "What the destination is called."),
-        _LEVEL,
-        _BIN_NAME,
-        _SHOWN_VALUE,
-        _MARGIN,
-        _ESTIMATE,
-        Column(
-            "geom",
-            "geometry(LineString)",
-            "From the middle of the origin to that of the destination.",
-        ),
-    ),
-    "Flows as lines between zones of the same level, for a map: choose a level and a bin.",
-    chosen_by="flows",
-    view="create_flows_line",
-)
