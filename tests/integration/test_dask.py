@@ -344,7 +344,7 @@ def test_a_scheduler_of_the_users_is_lost(city: str) -> None:
                 return super().open(name, total, unit)
 
         def there() -> bool:
-            with suppress(EngineLost), chosen.opened("") as found:
+            with suppress(EngineLost), use_engine(chosen, "", Progress()) as found:
                 return found is not None
             return False
 

@@ -24,7 +24,7 @@ from library import build_points, make_points, opened, release
 from proxy import Proxy
 from psycopg.conninfo import make_conninfo
 from servers import SharedServer, cloned
-from world import freqdp, query, value, written
+from world import anonymize, freqdp, query, value, verify, withdraw, written
 
 from freqdp_db.db import jobs, staging
 from freqdp_db.db import published as current
@@ -165,7 +165,7 @@ def test_request_watch_and_query_in_sql(url: str) -> None:
                 f"SELECT count(*) FROM freqdp_release.{relation}".encode()
             ).fetchone()
             assert row is not None and row[0] > 0
-    freqdp(url, "release", "verify", name).succeeded()
+    verify(url, name)
 
 
 # --- killed, cancelled, stopped ------------------------------------------------------------------
@@ -178,7 +178,7 @@ def test_a_killed_workers_job_is_taken_over(url: str) -> None:
         worker(url) as first,
     ):
         # publishing waits for the switch of a view that somebody reads: a moment to be killed in
-        freqdp(url, "anonymize", "d", "--method", "lg", "--as", "r").succeeded()
+        anonymize(url, "d", "lg", "--as", "r")
         reader.execute("BEGIN")
         reader.execute("SELECT * FROM freqdp_release.d_current LIMIT 1")
         job = ask(url, '{"signature": 4}')
@@ -199,14 +199,14 @@ def test_a_killed_workers_job_is_taken_over(url: str) -> None:
     )
     assert query(url, "SELECT attempts, release FROM freqdp.job") == [(2, "d_1")]
     assert spends(url) == 2 and left_over(url) == []
-    freqdp(url, "release", "verify", "d_1").succeeded()
+    verify(url, "d_1")
 
 
 @contextmanager
 def publishing(url: str) -> Iterator[int]:
     """A job whose worker waits to publish, until the block ends: for a view that somebody reads."""
     with psycopg.connect(url, autocommit=True) as reader:
-        freqdp(url, "anonymize", "d", "--method", "lg", "--as", "r").succeeded()
+        anonymize(url, "d", "lg", "--as", "r")
         reader.execute("BEGIN")
         reader.execute("SELECT * FROM freqdp_release.d_current LIMIT 1")
         job = ask(url, '{"signature": 4}')
@@ -246,11 +246,11 @@ def test_a_reader_of_the_newest_keeps_nothing_from_being_published(
     monkeypatch.setattr(waiting, "_SECONDS_BETWEEN", 0)
     for module in (staging, current):
         monkeypatch.setattr(module, "LOCK_TIMEOUT", "100ms")
-    freqdp(url, "anonymize", "d", "--method", "lg", "--as", "r").succeeded()
+    anonymize(url, "d", "lg", "--as", "r")
     with psycopg.connect(url, autocommit=True) as reader:
         reader.execute("BEGIN")
         reader.execute("SELECT * FROM freqdp_release.d_current LIMIT 1")
-        freqdp(url, "anonymize", "d", "--method", "lg", "--signature", "4", "--as", "s").succeeded()
+        anonymize(url, "d", "lg", "--signature", "4", "--as", "s")
         assert _current(url) == "freqdp_release.r"
     freqdp(url, "worker", "--once").succeeded()
     assert _current(url) == "freqdp_release.s"
@@ -658,11 +658,11 @@ def test_current_is_the_newest_private_release(url: str) -> None:
         release(database, "d", "seeded", signature=4, seed=1)
     assert _current(url) == "freqdp_release.b", "known noise subtracts out"
     query(url, "CREATE VIEW public.mine AS SELECT count(*) FROM freqdp_release.d_current")
-    freqdp(url, "release", "withdraw", "b").succeeded()
+    withdraw(url, "b")
     assert _current(url) == "freqdp_release.a"
-    assert "public.mine" in freqdp(url, "release", "withdraw", "a").succeeded()["waits_for"]
+    assert "public.mine" in withdraw(url, "a")["waits_for"]
     query(url, "DROP VIEW public.mine")
-    assert freqdp(url, "release", "withdraw", "a").succeeded()["waits_for"] is None
+    assert withdraw(url, "a")["waits_for"] is None
     assert _current(url) is None
     versions = query(url, "SELECT name, version FROM freqdp.release ORDER BY 2")
     assert versions == [("a", 1), ("b", 2), ("seeded", 3)]
@@ -677,7 +677,7 @@ def test_a_foreign_relation_of_that_name_is_left_alone(url: str) -> None:
 
 
 def test_keep_withdraws_what_jobs_made_before(url: str) -> None:
-    freqdp(url, "anonymize", "d", "--method", "lg", "--as", "by_hand").succeeded()
+    anonymize(url, "d", "lg", "--as", "by_hand")
     for signature in (3, 4, 5):
         ask(url, f'{{"signature": {signature}, "keep": 2}}')
         assert serve(url)[0].done == 1
@@ -736,13 +736,19 @@ def test_a_schedule_asks_until_the_budget_ends(database_url: str) -> None:
     assert serve(url)[0] == WorkerStats()
 
 
-def test_unchanged_data_costs_nothing(url: str) -> None:
-    freqdp(url, "schedule", "add", "d", "--method", "lg", "--at", "@hourly").succeeded()
+@pytest.mark.parametrize(
+    ("new_draw", "made"), [((), ["d_1", "d_1"]), (("--new-draw",), ["d_1", "d_2"])]
+)
+def test_unchanged_data_costs_nothing_unless_it_is_drawn_anew(
+    url: str, new_draw: tuple[str, ...], made: list[str]
+) -> None:
+    """A night without a new version says that nothing has changed: --new-draw hides that."""
+    freqdp(url, "schedule", "add", "d", "--method", "lg", "--at", "@hourly", *new_draw).succeeded()
     for _ in range(2):
         _make_due(url)
         assert serve(url)[0].done == 1
-    assert spends(url) == 1
-    assert [row[0] for row in query(url, "SELECT release FROM freqdp.job")] == ["d_1", "d_1"]
+    assert spends(url) == len(set(made))
+    assert [row[0] for row in query(url, "SELECT release FROM freqdp.job")] == made
     freqdp(url, "schedule", "drop", "d").succeeded()
     assert "ended by" in freqdp(url, "schedule", "list").succeeded()[0]["ended_reason"]
     freqdp(url, "schedule", "drop", "d").refused("has no schedule")
@@ -769,18 +775,6 @@ def test_the_list_of_schedules_says_what_runs_and_drop_takes_its_numbers(
         release(database, "d", "a", signature=3)
     dropped = freqdp(url, "dataset", "drop", "d", in_words=True)
     assert "1 of its releases stay published" in dropped.out
-
-
-def test_unchanged_data_is_drawn_anew_where_that_is_asked_for(url: str) -> None:
-    """Otherwise a night without a new version says that nothing has changed."""
-    freqdp(
-        url, "schedule", "add", "d", "--method", "lg", "--at", "@hourly", "--new-draw"
-    ).succeeded()
-    for _ in range(2):
-        _make_due(url)
-        assert serve(url)[0].done == 1
-    assert spends(url) == 2
-    assert [row[0] for row in query(url, "SELECT release FROM freqdp.job")] == ["d_1", "d_2"]
 
 
 def test_jobs_of_a_schedule_do_not_pile_up(url: str) -> None:
