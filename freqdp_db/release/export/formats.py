@@ -48,9 +48,11 @@ class Layer:
 
 def _csv(path: Path, layer: Layer, stage: Stage, *, quoting: Literal["needed", "none"]) -> int:
     rows = 0
-    options = pa_csv.WriteOptions(include_header=False, quoting_style=quoting)
+    plain = quoting == "none"  # Arrow would still quote the names
+    options = pa_csv.WriteOptions(include_header=not plain, quoting_style=quoting)
     with path.open("wb") as file:
-        file.write((",".join(layer.schema.names) + "\n").encode())
+        if plain:
+            file.write((",".join(layer.schema.names) + "\n").encode())
         with pa_csv.CSVWriter(file, layer.schema, write_options=options) as writer:
             for batch in layer.batches:
                 writer.write(batch)
