@@ -344,7 +344,7 @@ def test_another_table_is_exported(counted: str, form: str, tmp_path: Path) -> N
     stored = query(counted, "SELECT hour, value FROM freqdp_release.d_1_hour ORDER BY hour")
     if form == "csv":
         lines = hours.read_text().splitlines()
-        assert lines[0] == "hour,value"
+        assert lines[0] == '"hour","value"'
         assert [tuple(map(int, line.split(","))) for line in lines[1:]] == stored
         assert "POINT(" in places.read_text()
     else:
