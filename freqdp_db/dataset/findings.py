@@ -185,7 +185,7 @@ def _towns() -> tuple[list[str], Metres, Metres]:
         )
     except (ModuleNotFoundError, FileNotFoundError):
         found.append("")
-    rows = [line.split("\t") for line in found[0].splitlines() if not line.startswith("#")]
+    rows = [line.split("\t") for line in found[0].splitlines() if line[:1] not in ("", "#")]
     places = np.array([_degrees(row[1]) for row in rows]).reshape(-1, 2)
     return [row[2] for row in rows], places[:, 0], places[:, 1]
 

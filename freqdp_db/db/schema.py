@@ -403,7 +403,8 @@ def _run_upgrade(connection: Connection, names: Names, result: UpgradeResult) ->
         except psycopg.errors.DependentObjectsStillExist as error:
             # Names of relations only: the detail of this error never holds a row.
             dependants = (error.diag.message_detail or "").splitlines()
-            replaced = statement.removeprefix("DROP ")
+            dropped = statement.startswith("DROP ")
+            replaced = statement.removeprefix("DROP ") if dropped else "tables of freqdp's own"
             raise errors.SchemaInUse(
                 f"the upgrade replaces {replaced}, but: " + "; ".join(dependants),
                 remedy="drop that object (keep its definition), upgrade, create it again",

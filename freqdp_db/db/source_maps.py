@@ -148,7 +148,7 @@ def select_roads(
         # booleans, OSM's yes/no and osm2pgrouting's 1; any other code counts as two-way
         parts["oneway"] = "coalesce(lower({oneway}::text) IN ('true', 't', 'yes', '1'), false)"
     elif "reverse_cost" in column:
-        parts["oneway"] = "coalesce({reverse_cost} < 0, false)"
+        parts["oneway"] = "coalesce({reverse_cost}::float8 < 0, false)"
     gis = postgis_schema(connection)
     return with_postgis(
         gis,

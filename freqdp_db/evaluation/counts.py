@@ -18,6 +18,8 @@ from freqdp_db.db.draws import load_columns
 from freqdp_db.db.releases import ReleaseRow
 from freqdp_db.evaluation.attacks.aggregates import (
     Counted,
+    KnownCells,
+    at_least_some,
     crowd_of,
     membership_in_counts,
     scores,
@@ -181,15 +183,27 @@ def _errors(
 
 
 def _released(rows: dict[str, Numbers], zones: Zones, bins: Bins) -> Counted:
-    """What an attacker has of rows by zone, district or city, and bin."""
+    """What an attacker has of rows by zone, district or city, and bin.
+
+    Where single bins of zones are not all shown, that is the totals of zones: they have most of the budget.
+    """
+    of_zones = rows["zone"] <= len(zones)
+    if int((of_zones & (rows["bin"] > 0)).sum()) < len(zones) * len(bins):
+        totals = np.flatnonzero(of_zones & (rows["bin"] == 0))
+        totals = totals[np.argsort(rows["zone"][totals])]
+        value, margin, estimate = (
+            rows[column][totals].astype(np.float64)[:, None]
+            for column in ("value", "margin", "estimate")
+        )
+        return Counted(value, float(np.median(margin)) / _DEVIATIONS, at_least_some(estimate))
     table = {
-        column: np.full((zones.city_id, len(bins) + 1), np.nan)
+        column: np.zeros((zones.city_id, len(bins) + 1))
         for column in ("value", "margin", "estimate")
     }
     for column, numbers in table.items():
         numbers[rows["zone"] - 1, rows["bin"]] = rows[column]
     value, margin = table["value"], table["margin"][: len(zones), 1:]
-    deviation = float(np.nanmedian(margin)) / _DEVIATIONS if np.isfinite(margin).any() else 1.0
+    deviation = float(np.median(margin)) / _DEVIATIONS
     crowd = crowd_of(table["estimate"][: len(zones), 0], value[len(zones) : -1, 1:], zones.district)
     return Counted(value[: len(zones), 1:], deviation, crowd)
 
@@ -198,24 +212,39 @@ def _attacked_tables(
     rows: dict[str, Numbers], counted: Any, zones: Zones, bins: Bins
 ) -> tuple[Counted, Counted]:
     """The released visits, and the same counts without noise: to show the power of an attack."""
-    exact = np.zeros((len(zones), len(bins)))
-    np.add.at(exact, (counted.zone, counted.bin), 1.0)
-    by_district = np.zeros((zones.districts, len(bins)))
+    released = _released(rows, zones, bins)
+    exact = np.zeros_like(released.value)
+    by_bin = _by_bin(released, bins)
+    np.add.at(exact, (counted.zone, counted.bin if by_bin else 0), 1.0)
+    by_district = np.zeros((zones.districts, exact.shape[1]))
     np.add.at(by_district, zones.district, exact)
-    unprotected = Counted(exact, 0.0, crowd_of(exact.sum(axis=1), by_district, zones.district))
-    return _released(rows, zones, bins), unprotected
+    if by_bin:
+        crowd = crowd_of(exact.sum(axis=1), by_district, zones.district)
+    else:
+        sizes = np.bincount(zones.district, minlength=zones.districts)
+        crowd = at_least_some((by_district / sizes[:, None])[zones.district])
+    return released, Counted(exact, 0.0, crowd)
+
+
+def _by_bin(counted: Counted, bins: Bins) -> bool:
+    """Whether an attacker has single bins of zones, or all bins of each together."""
+    return counted.value.shape[1] == len(bins)
+
+
+def _known(items: Any, counted: Counted, bins: Bins) -> KnownCells:
+    """The cells of each person, as the table has them."""
+    return KnownCells.of(items.offsets, items.zone, items.bin, by_bin=_by_bin(counted, bins))
 
 
 def _membership(
     rows: dict[str, Numbers], counted: Any, zones: Zones, bins: Bins, seed: int
 ) -> dict[str, float]:
     """The attack on the released visits, and on the same counts without noise."""
-    known = counted.offsets, counted.zone, counted.bin
+    tables = _attacked_tables(rows, counted, zones, bins)
+    known = _known(counted, tables[0], bins)
     attacked, plain = (
-        membership_in_counts(table, *known, np.random.default_rng([seed, 7]), part)
-        for table, part in zip(
-            _attacked_tables(rows, counted, zones, bins), (counted.part / WHOLE, None), strict=True
-        )
+        membership_in_counts(table, known, np.random.default_rng([seed, 7]), part)
+        for table, part in zip(tables, (counted.part / WHOLE, None), strict=True)
     )
     return _as_metrics(attacked, plain)
 
@@ -245,9 +274,10 @@ def window_scores(
     counted = read.kept.visits
     tables = _attacked_tables(read.made.table("visits"), counted, read.zones, read.bins)
     parts = (counted.part / WHOLE, np.ones(len(counted.part)))
+    known = _known(counted, tables[0], read.bins)
     return np.column_stack(
         [
-            scores_of(table, counted.offsets, counted.zone, counted.bin, persons, part, gone=gone)
+            scores_of(table, known, persons, part, gone=gone)
             for table, part in zip(tables, parts, strict=True)
             for gone in (False, True)
         ]
@@ -294,11 +324,12 @@ def measure_trial(
     if "visits" in options.tables:
         rows, items = made.table("visits"), [side.visits for side in sides]
         mine = _within(rows["zone"], 1, len(zones) + 1) & (rows["bin"] > 0)
-        true, shown = (np.zeros((len(zones), len(bins))) for _ in range(2))
-        np.add.at(true, (items[0].zone, items[0].bin), 1)
-        shown[rows["zone"][mine] - 1, rows["bin"][mine] - 1] = rows["estimate"][mine]
-        histograms: tuple[Any, Any] = true.ravel(), shown.ravel()
-        found["density"] = jensen_shannon(*histograms)
+        shown = (rows["zone"][mine] - 1) * len(bins) + rows["bin"][mine] - 1
+        true = items[0].zone * len(bins) + items[0].bin
+        known, number = np.unique(np.concatenate([true, shown]), return_inverse=True)
+        before: Numbers = np.bincount(number[: len(true)], minlength=len(known))
+        after = np.bincount(number[len(true) :], rows["estimate"][mine], minlength=len(known))
+        found["density"] = jensen_shannon(before, after)
     else:
         rows, items = made.table("flows"), [side.trips for side in sides]
         found |= _flow_sizes(rows, items[0], zones)
@@ -308,7 +339,7 @@ def measure_trial(
     counted = _released(rows, zones, bins)
     rng = np.random.default_rng([seed, 7])
     attacked = told_apart(
-        *(scores(counted, i.offsets, i.zone, i.bin, rng, np.ones(len(i.part))) for i in items)
+        *(scores(counted, _known(i, counted, bins), rng, np.ones(len(i.part))) for i in items)
     )
     found |= {"membership.auc": attacked["auc"], "membership.tpr1": attacked["tpr1"]}
     return found | _exposure(attacked) | {HEADLINE: _exposure(attacked)[MEMBERS]}

@@ -196,6 +196,8 @@ def _read_nodes(path: Path) -> dict[int, tuple[float, float]]:
 def _road(row: dict[str, str], nodes: dict[int, tuple[float, float]]) -> tuple[Any, ...]:
     """The fields of a road in the order of its columns."""
     source, target = int(row["u"]), int(row["v"])
+    if not all(-(2**63) <= number < 2**63 for number in (int(row["edge_id"]), source, target)):
+        raise ValueError
     ends = np.array((nodes[source], nodes[target]))
     length, speed = float(row["length_m"]), row.get("speed_kmh")
     if not 0 <= length < np.inf:

@@ -332,10 +332,11 @@ class Step(ABC, Generic[Options, Drawn, Logged]):
         timezone: str,
         objects: int | None,
         earlier: Drawn | None,
-    ) -> tuple[int, Counts]:
-        """How much would be drawn, and its counts: from public numbers alone.
+    ) -> tuple[int, Counts, bool]:
+        """How much would be drawn, its counts, and whether `earlier` was of use.
 
-        objects: about how many there are, as declared. earlier: the draw of a published release.
+        From public numbers alone. objects: about how many there are, as declared. earlier: the draw of
+        a published release.
         """
         raise NotImplementedError
 

@@ -244,15 +244,18 @@ def _gaussian_tail(sigma2: Fraction, least: int, digits: int) -> tuple[Fraction,
 
 
 def _exceeding(
-    tail: Tail, count: int, geometric: Callable[[tuple[Coin, ...], Coin, int], Ints]
+    tail: Tail, count: int, geometric: Callable[[tuple[Coin, ...], Coin, int, int], Ints]
 ) -> Ints:
-    """Positions from 0 to below `count`; `geometric` draws the gaps between them."""
-    coins = _gap_coins(tail)
+    """Positions from 0 to below `count`; `geometric` draws the gaps between them.
+
+    A gap of `count` or more ends the search, so that it need not be known any better.
+    """
+    coins = _gap_coins(tail, count.bit_length())
     likely = tail.probability()
     found, at = [np.zeros(0, np.int64)], -1
     while at < count:
         batch = min(int(1.2 * likely * (count - at)) + 16, 1 << 22)
-        gaps = np.minimum(geometric(*coins, batch), count) + 1
+        gaps = np.minimum(geometric(*coins, batch, count), count) + 1
         positions = at + np.cumsum(gaps)
         found.append(positions[positions < count])
         at = int(positions[-1])
@@ -260,8 +263,8 @@ def _exceeding(
 
 
 @lru_cache(maxsize=16)
-def _gap_coins(tail: Tail) -> tuple[tuple[Coin, ...], Coin]:
-    """Coins for the lower digits of a gap, and for going on beyond them."""
+def _gap_coins(tail: Tail, most_digits: int) -> tuple[tuple[Coin, ...], Coin]:
+    """Coins for the lower digits of a gap, so many at most, and for going on beyond them."""
 
     def power(doublings: int, digits: int, *, odds: bool) -> tuple[Fraction, Fraction]:
         """Bounds of (1 - p)^(2^doublings), or of odds of that to 1."""
@@ -279,7 +282,9 @@ def _gap_coins(tail: Tail) -> tuple[tuple[Coin, ...], Coin]:
         low, high = ends[0] * (1 - slack), ends[1] * (1 + slack)
         return (low / (1 + low), high / (1 + high)) if odds else (low, high)
 
-    doublings = max(math.ceil(-math.log2(tail.probability())), 0)
+    likely = tail.probability()
+    # of a tail so thin that its probability is no float, all digits that positions have
+    doublings = min(math.ceil(-math.log2(likely)), most_digits) if likely else most_digits
     return (
         tuple(BoundedCoin(partial(power, digit, odds=True)) for digit in range(doublings)),
         BoundedCoin(partial(power, doublings, odds=False)),
@@ -333,8 +338,13 @@ class SecureSource:
     def exceeding(self, tail: Tail, count: int) -> Ints:
         return _exceeding(tail, count, self._by_digits)
 
-    def _by_digits(self, lower: tuple[Coin, ...], above: Coin, count: int) -> Ints:
-        """Geometric numbers, from the coins of their lower digits and that of going on beyond them."""
+    def _by_digits(
+        self, lower: tuple[Coin, ...], above: Coin, count: int, enough: int | None = None
+    ) -> Ints:
+        """Geometric numbers, from the coins of their lower digits and that of going on beyond them.
+
+        enough: numbers that are as large or larger are only known to be so.
+        """
         result = np.zeros(count, np.int64)
         for digit, coin in enumerate(lower):
             result += coin.toss(_words(count), _words).astype(np.int64) << digit
@@ -342,6 +352,8 @@ class SecureSource:
         while len(going):
             going = going[above.toss(_words(len(going)), _words)]
             result[going] += 1 << len(lower)
+            if enough is not None:
+                going = going[result[going] < enough]
         return result
 
 

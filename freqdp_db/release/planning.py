@@ -266,7 +266,10 @@ def _foreseen(
     earlier = [
         release
         for release in list_releases(database, "published")
-        if release.dataset_id == dataset.dataset_id and release.method == request.method.name
+        # the noise of a seeded one, which is not grantable, is known
+        if release.dataset_id == dataset.dataset_id
+        and release.method == request.method.name
+        and release.grantable
     ]
     inputs = read_inputs(database, row, timezone, request.method, request.values)
     with database.begin(snapshot=True) as connection:
@@ -276,9 +279,9 @@ def _foreseen(
             known = connection, database, earlier[-1].release_id
             drawn = load_columns(*known, 1, "draw", step.draws)
     options = options_of(step, request.values)
-    size, counts = step.expect(options, inputs, facts, timezone, objects, drawn)
+    size, counts, used = step.expect(options, inputs, facts, timezone, objects, drawn)
     basis = f"Margins as expected for {counts['noisy_objects']:,.0f} objects"
-    if earlier:
+    if used:
         basis += f", by the noisy numbers of release {earlier[-1].name}"
     else:
         basis += " with 12 visits, 3 trips and 4 stays a day each"

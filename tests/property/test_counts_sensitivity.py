@@ -94,6 +94,21 @@ def require_own_vector(
     assert plan.design.first_round.keys() == numbers(every).keys()
 
 
+def test_one_object_does_not_round_the_trips_of_others() -> None:
+    """Trips of 2,000 m in steps of a tenth: their class must not hang on who comes before them."""
+    step, objects = 600_000_000, 400
+    x = np.concatenate([np.arange(5) * 3333.3, np.ravel(0.1 * np.arange(1, objects)[:, None]
+                        + np.arange(5) * 500.0)])  # fmt: skip
+    y = np.repeat(0.1 * np.arange(objects), 5)
+    offsets = np.arange(0, 5 * objects + 1, 5)
+    at = np.tile(np.arange(5, dtype=np.int64) * step, objects)
+    side = Trajectories(offsets, np.arange(5 * objects, dtype=np.int32), at, at[::5])
+    places, bins = Locations(x, y), time_bins("day")
+    every, others = (found_in(t, places, bins).trips for t in (side, without(side, 0)))
+    assert len(every) > len(others) > 300
+    assert np.array_equal(every.size[len(every) - len(others) :], others.size)
+
+
 def test_bounds_bind() -> None:
     """Objects that have more than a bound count for less, as much as it lets them; the others in full."""
     bins = time_bins("parts-of-day")

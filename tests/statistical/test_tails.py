@@ -54,6 +54,16 @@ def test_as_many_as_of_numbers_that_were_all_drawn(source: RandomSource, tail: T
     assert np.abs(where - where.sum() / 10).max() < 6 * error + 1
 
 
+@pytest.mark.parametrize("source", [SecureSource(), SeededSource(3)], ids=["secure", "seeded"])
+@pytest.mark.parametrize(
+    "tail",
+    [Tail(least, sigma2=Fraction(16)) for least in (36, 37, 160)] + [Tail(900, scale=1.0)],
+)
+def test_a_thin_tail_picks_nothing(source: RandomSource, tail: Tail) -> None:
+    """One number in 10^18 or fewer: none of a billion, and at once."""
+    assert not len(source.exceeding(tail, 10**9))
+
+
 def test_a_wrong_tail_is_found() -> None:
     """The test above can fail: with a threshold that is one too low."""
     tail, lower = Tail(7, sigma2=Fraction(9)), Tail(6, sigma2=Fraction(9))

@@ -7,6 +7,8 @@ import pytest
 
 from freqdp_db.evaluation.attacks.aggregates import (
     Counted,
+    KnownCells,
+    at_least_some,
     crowd_of,
     log_ratio,
     membership_in_counts,
@@ -48,7 +50,9 @@ def _counted(true: np.ndarray, deviation: float, seed: int) -> Counted:  # type:
 
 def test_unprotected_counts_give_members_away() -> None:
     true, *cells = _crowd(1)
-    found = membership_in_counts(_counted(true, 0.0, 1), *cells, np.random.default_rng(1))
+    found = membership_in_counts(
+        _counted(true, 0.0, 1), KnownCells.of(*cells), np.random.default_rng(1)
+    )
     assert found["auc"] > 0.95 and found["tpr1"] > 0.4
 
 
@@ -56,17 +60,37 @@ def test_noise_of_a_guarantee_hides_them() -> None:
     """A person with 12 cells at rho 0.02 (epsilon 1): noise of sqrt(12 / 0.04) = 17."""
     true, *cells = _crowd(2)
     auc = [
-        membership_in_counts(_counted(true, 17.0, seed), *cells, np.random.default_rng(seed))["auc"]
+        membership_in_counts(
+            _counted(true, 17.0, seed), KnownCells.of(*cells), np.random.default_rng(seed)
+        )["auc"]
         for seed in range(3)
     ]
     assert np.mean(auc) < 0.6
+
+
+@pytest.mark.parametrize(
+    ("deviation", "least", "most"), [(0, 0.95, 1), (0.5, 0.9, 1), (60, 0, 0.6)]
+)
+def test_totals_of_zones_are_attacked_where_bins_are_not_shown(
+    deviation: float, least: float, most: float
+) -> None:
+    """Very many zones, so that persons have most of theirs alone: each is in three, twice in each."""
+    rng, zones, persons = np.random.default_rng(4), 5_000, 100
+    zone = np.repeat(rng.integers(0, zones, 3 * persons), 2)
+    known = KnownCells.of(np.arange(0, 6 * persons + 1, 6), zone, zone % 24, by_bin=False)
+    assert known.times.sum() == len(zone) and not known.bin.any()
+    total = np.bincount(zone, minlength=zones)[:, None] + rng.normal(0, deviation, (zones, 1))
+    crowd = at_least_some(np.full((zones, 1), len(zone) / zones))
+    found = membership_in_counts(Counted(total, deviation, crowd), known, rng)
+    assert least <= found["auc"] <= most
 
 
 def test_less_noise_hides_less() -> None:
     true, *cells = _crowd(3)
     rng = np.random.default_rng(1)
     auc = [
-        membership_in_counts(_counted(true, s, 1), *cells, rng)["auc"] for s in (0.0, 0.3, 1.0, 5.0)
+        membership_in_counts(_counted(true, s, 1), KnownCells.of(*cells), rng)["auc"]
+        for s in (0.0, 0.3, 1.0, 5.0)
     ]
     assert auc == sorted(auc, reverse=True) and auc[1] > 0.9 > auc[3]
 
@@ -87,6 +111,8 @@ def test_an_empty_cell_proves_absence() -> None:
 def test_nobody_and_everybody_alike() -> None:
     true, _, zone, bin = _crowd(6)
     nobody = membership_in_counts(
-        _counted(true, 1.0, 1), np.zeros(4, np.int64), zone[:0], bin[:0], np.random.default_rng(1)
+        _counted(true, 1.0, 1),
+        KnownCells.of(np.zeros(4, np.int64), zone[:0], bin[:0]),
+        np.random.default_rng(1),
     )
     assert nobody["tpr1"] == 0.01

@@ -18,9 +18,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
+from scipy.special import gammaln
 
 from freqdp_db.evaluation.attacks.claims import area_under_curve, found_at
-from freqdp_db.model.arrays import Ids, Ints
+from freqdp_db.model.arrays import Ids, Ints, offsets_from, owners
 
 Table = NDArray[np.float64]
 
@@ -35,15 +36,43 @@ _NEVER = -50.0
 
 
 @dataclass(frozen=True)
+class KnownCells:
+    """The cells that each person was counted in: the attacker knows them all, nobody knows more."""
+
+    offsets: Ints
+    """Where the cells of each person begin, as in `Trajectories`."""
+    zone: Ints
+    bin: Ints
+    times: Ints
+    """How often the person was counted there."""
+
+    @classmethod
+    def of(cls, offsets: Ints, zone: Ints, bin: Ints, *, by_bin: bool = True) -> KnownCells:
+        """Each once; or, of tables without single bins, by zone and how often in all bins together."""
+        if by_bin:
+            return cls(offsets, zone, bin, np.ones(len(zone), np.int64))
+        (whose, place), times = np.unique(
+            np.stack([owners(offsets), zone]), axis=1, return_counts=True
+        )
+        starts = offsets_from(np.bincount(whose, minlength=len(offsets) - 1))
+        return cls(starts, place, np.zeros_like(place), times)
+
+
+@dataclass(frozen=True)
 class Counted:
     """Counts by zone and time bin, as they are published or as they would be without noise."""
 
     value: Table
-    """Zones by bins; NaN: not shown."""
+    """Zones by bins, or one column: all bins together, where single bins are not all shown."""
     deviation: float
     """Of the noise of one count, from the published margin; 0: none."""
     expected: Table
     """What a crowd like the published one has there: from coarser levels."""
+
+
+def at_least_some(crowd: Table) -> Table:
+    """Expected counts, none of them below what can be known from noise."""
+    return np.maximum(crowd, _FEWEST)
 
 
 def crowd_of(by_zone: Table, by_district: Table, district: Ids) -> Table:
@@ -53,27 +82,19 @@ def crowd_of(by_zone: Table, by_district: Table, district: Ids) -> Table:
     """
     profile = np.maximum(by_district, _FEWEST)
     profile = profile / profile.sum(axis=1, keepdims=True)
-    crowd: Table = np.maximum(np.maximum(by_zone, 0.0)[:, None] * profile[district], _FEWEST)
-    return crowd
+    return at_least_some(np.maximum(by_zone, 0.0)[:, None] * profile[district])
 
 
 def membership_in_counts(
-    counted: Counted,
-    offsets: Ints,
-    zone: Ints,
-    bin: Ints,
-    rng: np.random.Generator,
-    part: Table | None = None,
+    counted: Counted, known: KnownCells, rng: np.random.Generator, part: Table | None = None
 ) -> dict[str, float]:
     """`auc` and `tpr1`: chance is 0.5 and 0.01.
 
-    offsets, zone, bin: the cells that each person was counted in, as in `Trajectories`. part: for how much
-    each person counts there; None: for 1. The attacker knows them all: nobody knows more.
+    part: for how much each person counts wherever it is counted; None: for 1.
     """
-    part = np.ones(len(offsets) - 1) if part is None else part
+    part = np.ones(len(known.offsets) - 1) if part is None else part
     there, gone = (
-        scores(counted, offsets, zone, bin, rng.spawn(1)[0], part, gone=gone)
-        for gone in (False, True)
+        scores(counted, known, rng.spawn(1)[0], part, gone=gone) for gone in (False, True)
     )
     return told_apart(there, gone)
 
@@ -88,9 +109,7 @@ def told_apart(members: Table, others: Table) -> dict[str, float]:
 
 def scores(
     counted: Counted,
-    offsets: Ints,
-    zone: Ints,
-    bin: Ints,
+    known: KnownCells,
     rng: np.random.Generator,
     part: Table,
     *,
@@ -100,40 +119,34 @@ def scores(
 
     gone: of counts from which the person's own is taken first.
     """
-    persons = np.flatnonzero(np.diff(offsets) > 0)
+    persons = np.flatnonzero(np.diff(known.offsets) > 0)
     if len(persons) > MOST_TARGETS:
         persons = np.sort(rng.choice(persons, MOST_TARGETS, replace=False))
-    return scores_of(counted, offsets, zone, bin, persons, part, gone=gone)
+    return scores_of(counted, known, persons, part, gone=gone)
 
 
 def scores_of(
-    counted: Counted,
-    offsets: Ints,
-    zone: Ints,
-    bin: Ints,
-    persons: Ints,
-    part: Table,
-    *,
-    gone: bool = False,
+    counted: Counted, known: KnownCells, persons: Ints, part: Table, *, gone: bool = False
 ) -> Table:
     """The same of these persons; 0 of who was not counted."""
     found = np.zeros(len(persons))
     for i, person in enumerate(persons):
-        own = slice(offsets[person], offsets[person + 1])
-        cell = zone[own], bin[own]
-        mine = float(part[person])
+        own = slice(known.offsets[person], known.offsets[person + 1])
+        cell = known.zone[own], known.bin[own]
+        mine = float(part[person]) * known.times[own]
         value, expected = counted.value[cell] - mine * gone, counted.expected[cell]
-        found[i] = np.nansum(log_ratio(value, expected, counted.deviation, mine))
+        found[i] = log_ratio(value, expected, counted.deviation, mine).sum()
     return found
 
 
-def log_ratio(value: Table, expected: Table, deviation: float, part: float = 1.0) -> Table:
+def log_ratio(value: Table, expected: Table, deviation: float, part: Table | float = 1.0) -> Table:
     """How much likelier counts are if the target is among them and counts for `part`, in logarithms."""
+    part = np.broadcast_to(part, value.shape)
     if deviation == 0.0:
-        # Poisson(value - 1) over Poisson(value)
-        with np.errstate(divide="ignore"):
-            exact: Table = np.log(np.maximum(value, 0.0) / expected)
-        return np.maximum(exact, _NEVER)
+        # Poisson(value - part) over Poisson(value), which is 0 where the value is less than the part
+        rest = np.maximum(value - part, 0.0)
+        exact: Table = gammaln(value + 1) - gammaln(rest + 1) - part * np.log(expected)
+        return np.maximum(np.where(value < part, _NEVER, exact), _NEVER)
     found = part * (value - expected - part / 2) / (expected + deviation**2)
     few = expected < _MANY
     if few.any():
@@ -142,7 +155,7 @@ def log_ratio(value: Table, expected: Table, deviation: float, part: float = 1.0
         crowd = stats.poisson.pmf(number[None, :], expected[few][:, None])
         with_target, without = (
             (crowd * stats.norm.pdf(value[few][:, None], number + own, deviation)).sum(axis=1)
-            for own in (part, 0.0)
+            for own in (part[few][:, None], 0.0)
         )
         known = (with_target > 0) & (without > 0)
         ratio = np.log(with_target, where=known, out=np.zeros(len(known)))

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.methods.counts.zones import OUTSIDE, Bins, Zones
 from freqdp_db.methods.synthesis.public import MINUTE_US, Period, Region
-from freqdp_db.methods.synthesis.trips import RULE, possible_samples, trips_in
+from freqdp_db.methods.synthesis.trips import RULE, metres_of_trips, possible_samples, trips_in
 from freqdp_db.methods.trips import ARRIVAL, DEPARTURE, RESTING, find_roles
 from freqdp_db.model.arrays import Flags, Ints, offsets_from
 from freqdp_db.model.trajectories import Locations, Trajectories
@@ -204,8 +204,7 @@ def _trips(side: Trajectories, places: Locations, zones: Zones, bins: Bins) -> I
     trips = trips_in(side, places)
     first, last = trips.offsets[:-1], trips.offsets[1:] - 1
     begins = trips.at[first]
-    length = np.concatenate([[0.0], np.cumsum(np.hypot(np.diff(trips.x), np.diff(trips.y)))])
-    metres = length[last] - length[first] if len(trips) else np.zeros(0)
+    metres = metres_of_trips(trips.offsets, trips.x, trips.y)
     minutes = (trips.at[last] - begins) // MINUTE_US
     of_length = np.searchsorted(LENGTH_EDGES_M, metres, side="right") - 1
     of_duration = np.searchsorted(DURATION_EDGES_MIN, minutes, side="right") - 1

@@ -142,7 +142,7 @@ class CountsStep(Step[CountsOptions, Any, Nothing]):
         timezone: str,
         objects: int | None,
         earlier: Any,
-    ) -> tuple[int, Counts]:
+    ) -> tuple[int, Counts, bool]:
         """Margins depend on the bounds, and these on how much objects contribute.
 
         That is what the first round of an earlier release says, else what travel surveys do.
@@ -152,7 +152,8 @@ class CountsStep(Step[CountsOptions, Any, Nothing]):
 
         design = _design(inputs["zones"], facts, timezone, options)
         round_one = vars(earlier) if earlier is not None else {}
-        if not all(len(round_one.get(name, ())) for name in design.first_round):
+        known = all(len(round_one.get(name, ())) for name in design.first_round)
+        if not known:
             round_one = assumed_round(design, objects or ASSUMED_OBJECTS)
         plan = second_round(design, round_one)
         counts: Counts = {
@@ -161,7 +162,7 @@ class CountsStep(Step[CountsOptions, Any, Nothing]):
             **dict(zip(SUMMARY, expected_summary(plan).tolist(), strict=True)),
         }
         drawn = sum(m.size for m in plan.every_measurement if "cells" not in m.name)
-        return drawn, counts
+        return drawn, counts, known
 
     def describe(self, drawn: int, counts: Counts) -> str:
         said = f"{drawn:,} noisy numbers; {int(counts['rows']):,} rows of counts"

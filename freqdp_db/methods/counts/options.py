@@ -79,7 +79,7 @@ class CountsOptions:
     threshold: int | None = parameter(
         Whole(1, MOST_THRESHOLD, "20"),
         "Flows between zones are looked for from so many trips on. Default: so that about a thousand "
-        "rows are noise alone.",
+        "rows are noise alone. A threshold that noise alone reaches in over a million cells is raised.",
     )
     region: Box | Outline | None = parameter(
         LonLatArea(), "Public: where the data may lie. Default: the dataset's."

@@ -33,7 +33,9 @@ MINUTE_STEPS = 8
 """How long stays are is counted in so many steps at most."""
 STEP_MIN = LONGEST_STAY_MIN // MINUTE_STEPS
 STRAY_ROWS = 1000
-"""So many cells of a sparse table are shown by chance, on average, where no threshold is given."""
+"""So many cells of a sparse table are shown by chance, on average, where no threshold is given,"""
+_MOST_STRAY_ROWS = 1_000_000
+"""and so many at most where one is."""
 MOST_DENSE = 4_000_000
 """Larger domains of zones and bins are sparse: zones are measured over all bins together, and single bins
 of them only where something is to be seen."""
@@ -315,8 +317,12 @@ def second_round(design: Design, round_one: Mapping[str, Ints]) -> Plan:
         spread = measurements[name].deviation
         if spread > _WIDEST or least * WHOLE > _FARTHEST * spread:
             del measurements[name]
-        elif table == "visits" or design.threshold is None:
-            thresholds[table] = _threshold(measurements[name], shape.cells(table))
+        else:
+            cells, asked = shape.cells(table), table == "flows" and design.threshold
+            fewest = _threshold(
+                measurements[name], cells, _MOST_STRAY_ROWS if asked else STRAY_ROWS
+            )
+            thresholds[table] = max(least, fewest)
     return Plan(design, bounds, measurements, thresholds)
 
 
@@ -505,12 +511,12 @@ def _ratio(histogram: list[float]) -> tuple[int, float]:
     return ratio, max(lost, 0.0)
 
 
-def _threshold(picked: Measurement, cells: int) -> int:
-    """The least whole number that so few empty cells reach."""
+def _threshold(picked: Measurement, cells: int, stray: int) -> int:
+    """The least whole number that so few empty cells reach: `stray` of them are expected to."""
     low, high = 1, max(2, math.ceil(40 * picked.deviation / WHOLE))
     while low < high:
         middle = (low + high) // 2
-        if _about(picked, middle * WHOLE) * cells <= STRAY_ROWS:
+        if _about(picked, middle * WHOLE) * cells <= stray:
             high = middle
         else:
             low = middle + 1

@@ -36,7 +36,9 @@ _BIN_OF_TRIPS = Column(
     "bin", "int4", "The time bin in which trips begin; 0: all bins together, their sum."
 )
 _MARGIN = Column(
-    "margin", "float8", "Half of the 95 % interval of the value, from public numbers alone."
+    "margin",
+    "float8",
+    "Half of the 95 % interval of the value, from public numbers and the noisy first round.",
 )
 _NUMBERS = (
     Column("value", "int8", "The bounded count with its noise: may be below 0."),

@@ -79,6 +79,13 @@ def _metres(first, last, offsets, x, y):  # type: ignore[no-untyped-def]
     return (metres,)
 
 
+def metres_of_trips(offsets: Ints, x: Metres, y: Metres) -> Metres:
+    """How long each trip is, summed by itself: no trip changes how that of another is rounded."""
+    metres: Metres
+    (metres,) = joined(map_ranges(_metres, offsets, offsets, x, y))
+    return metres
+
+
 def possible_samples(
     trajectories: Trajectories, places: Locations, region: Region, period: Period
 ) -> Trajectories:
@@ -104,7 +111,7 @@ def trips_in(side: Trajectories, places: Locations) -> Trips:
     runs = find_trips(side, places, RULE, with_stops=True)
     offsets, rows = samples_of(runs.first, runs.last)
     x, y = places.x[side.location[rows]], places.y[side.location[rows]]
-    (metres,) = joined(map_ranges(_metres, offsets, offsets, x, y))
+    metres = metres_of_trips(offsets, x, y)
     whole = np.flatnonzero((np.diff(offsets) >= _LEAST_SAMPLES) & (metres >= _LEAST_M))
     offsets, rows = samples_of(runs.first[whole], runs.last[whole])
     place = side.location[rows]
