@@ -78,12 +78,22 @@ class Trials:
         return search_within(self.database, self.row.build_id, self.build, DEFAULT_MEMORY)
 
     def run(
-        self, request: Request, seed: int, on: Build, progress: Progress | None = None
+        self,
+        request: Request,
+        seed: int,
+        on: Build,
+        progress: Progress | None = None,
+        *,
+        alone: bool = False,
     ) -> TrialResult:
-        """Run a request on the objects of `on`: some of the build's, or others of the same region."""
+        """Run a request on the objects of `on`.
+
+        alone: as if there were no others. Else they are some of the build's, and what a method counts
+        in the source (who shares a place with whom) it counts among all of the build's.
+        """
         known = request.with_facts(self.dataset, self.row)
         world = make_world(self.database, self.build, known.method, known.values, self._search)
-        if on.locations is not self.build.locations:
+        if alone:
             world = replace(world, build=on)
         state, seconds = run_trial(known, world, seed, on.trajectories, progress)
         return TrialResult(known, state, seconds)

@@ -308,7 +308,7 @@ class OnTrips:
         else:
             # synthetic methods make as many as are compared with: divergences depend on how many
             request = piece.request(self.options.signature, side.compared)
-            tried = self.trials.run(request, piece.seed, side.build)
+            tried = self.trials.run(request, piece.seed, side.build, alone=True)
             seconds = tried.seconds
             trips = compared_trips(
                 tried.state.trajectories, tried.state.places, self.facts, piece.seed

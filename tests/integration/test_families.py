@@ -571,6 +571,9 @@ def test_an_experiment_on_trips(url: str, tmp_path: Path) -> None:
         for run in runs:
             assert 0 <= run["values"]["trip.te"] <= 0.7 and 0 <= run["values"]["trip.ffp"] <= 1
         assert runs[0]["values"]["trip.density"] < runs[1]["values"]["trip.density"]
+    # two objects have no place of three, whoever else is in the dataset: nothing is left of them
+    few = ("--method", "cut", "--objects", "2", "--seeds", "1", "--trips")
+    freqdp(url, "experiment", "city", *few, "--out", str(tmp_path / "few")).refused("no trip")
     assert value(url, "SELECT count(*) FROM freqdp.spend WHERE kind = 'spend'") == 0
     freqdp(url, *asked[:-1], "--each-trip").refused("--each-trip", "--trips")
     freqdp(url, *asked, "--time-step", "60s").refused("--trips")

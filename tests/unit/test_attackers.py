@@ -17,7 +17,7 @@ from freqdp_db.evaluation.attacks.claims import (
     score_claims,
 )
 from freqdp_db.evaluation.attacks.exposure import measure_exposure
-from freqdp_db.evaluation.attacks.habits import habit_exposures
+from freqdp_db.evaluation.attacks.habits import Matches, Units, _accuracy, habit_exposures
 from freqdp_db.evaluation.attacks.known_samples import (
     KnownSamples,
     Sighted,
@@ -30,6 +30,7 @@ from freqdp_db.evaluation.attacks.learning import LEAST, halves, trees
 from freqdp_db.evaluation.attacks.relinking import (
     Links,
     Pairs,
+    Runs,
     assign,
     claim_linked,
     find_joints,
@@ -314,6 +315,23 @@ def test_circles_of_links_end() -> None:
     assert score.found.min() > 0.7
 
 
+@pytest.mark.parametrize(
+    ("likely", "circle", "met"), [(1.0, False, 3_000), (1.0, True, 3_000), (0.9, False, 1 + 2 * 28)]
+)
+def test_links_are_followed_while_they_are_likely(likely: float, circle: bool, met: int) -> None:
+    """From the middle of 3,000 runs of a sample each; 0.9 to the power of 28 is just above 0.05."""
+    each = np.arange(3_000)
+    after, before = np.roll(each, -1), np.roll(each, 1)
+    if not circle:
+        after[-1] = before[0] = -1
+    sure = np.full(len(each), likely, np.float32)
+    known = KnownSamples(np.array([0, 1]), np.array([0]))
+    sighted = Sighted(np.array([-1]), np.array([1_500]), np.array([0]))
+    runs, links = Runs(np.arange(len(each) + 1), each), Links(after, before, sure, sure)
+    claims = claim_linked(runs, links, known, sighted, np.ones(1, np.bool_))
+    assert len(claims.sample) == met
+
+
 def creatures(seed: int = 1, persons: int = 40, days: int = 8) -> tuple[Trajectories, Locations]:
     """Each has a home and a work place and goes there and back every day; all share a centre."""
     rng = rng_of(50, seed)
@@ -348,6 +366,16 @@ def test_habits_find_every_piece_of_a_person() -> None:
     assert found["exposure.habits.low"] <= found["exposure.habits.high"]
 
 
+def test_the_last_of_equally_likely_persons_counts() -> None:
+    each = np.arange(2)
+    units = Units(np.arange(3), each, np.array([1, 1], np.int32))
+    unit, person = np.repeat(each, 2), np.tile(each, 2)
+    matches = Matches(unit, person, np.array([0, 2, 4]), np.zeros((4, 1), np.float32), person == 1)
+    everybody = np.ones(2, np.bool_)
+    for chance, right in (([0.5, 0.5, 0.5, 0.5], 1.0), ([0.6, 0.5, 0.5, 0.5], 0.5)):
+        assert _accuracy(units, matches, np.array(chance, np.float32), everybody) == right
+
+
 def test_habits_of_strangers_say_nothing() -> None:
     """Each day's piece is somebody's at random: nobody has habits."""
     side, places = creatures()
@@ -367,6 +395,7 @@ def test_habits_of_strangers_say_nothing() -> None:
 
 def test_everything_counts_in_the_headline() -> None:
     case = in_pieces(*walkers(8, count=24))
+    assert measure_exposure(case, 1, only=[]) == {}
     found = measure_exposure(case, 1)
     for attack in ("exposure.near.10", "exposure.relink.10"):
         assert (

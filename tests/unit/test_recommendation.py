@@ -91,9 +91,25 @@ def test_the_most_useful_that_meets_the_risk() -> None:
     found = choose([few, more, risky], LIMIT)
     assert found.recommended is more and found.nearest is None
     assert "within 5 %" in found.why and "most useful of the 2 candidates" in found.why
-    assert (
-        "c would be more useful (0.99 instead of 0.80), but lets an attacker learn 5 %" in found.why
-    )
+    assert "c would be more useful (0.99 instead of 0.80), but lets" in found.why
+
+
+@pytest.mark.parametrize(
+    ("half", "complete", "why"),
+    [
+        (0.0, True, "4 % of a person's samples, or up to 6 % in another draw, and more than half of "
+         "nobody."),
+        (0.1, True, "4 % of a person's samples, or up to 6 % in another draw, and more than half for "
+         "10 % of people."),
+        (0.0, False, "at least 4 % of a person's samples."),
+        (0.1, False, "at least 4 % of a person's samples, and more than half for at least 10 % of "
+         "people."),
+    ],
+)  # fmt: skip
+def test_why_the_more_useful_is_out(half: float, complete: bool, why: str) -> None:
+    out = replace(made_up("c", 0.04, 0.99, half), risk_high=0.06, meets=False, complete=complete)
+    found = choose([made_up("a", 0.01, 0.5), out], LIMIT).why
+    assert found.endswith(f"but lets an attacker learn {why}")
 
 
 def test_who_is_out_is_not_attacked_further() -> None:
@@ -104,12 +120,18 @@ def test_who_is_out_is_not_attacked_further() -> None:
     assert is_out(values | {"exposure.x.4.half": 0.0501}, LIMIT)
     cut = replace(made_up("a", 0.4, 0.9), complete=False)
     assert (cut.learnt, cut.half_shown) == ("at least 40 %", "at least 0 %")
-    assert cut.risk_shown == "at least 40 % (much)"
+    assert cut.risk_shown == "at least 40 %", "what is more is not put in words"
     met = made_up("b", 0.01, 0.5)
     assert "lets an attacker learn at least 40 %" in choose([cut, met], LIMIT).why
     # it is attacked by all only where it comes nearest of what is all too risky
     assert contender([cut, met], LIMIT) is None
-    assert contender([cut, made_up("c", 0.5, 0.9)], LIMIT) is cut
+    worse = made_up("c", 0.5, 0.9)
+    assert contender([cut, worse], LIMIT) is cut
+    # and if there is no time for that, no upper end is named
+    why = choose([cut, worse], LIMIT).why
+    assert "a comes nearest, as far as it was attacked. An attacker, one who knows" in why
+    assert "learns at least 40 % of a person's samples on average. Not all attackers were" in why
+    assert "tried: it may be more. Do not hand out" in why and "at most" not in why
 
 
 @pytest.mark.parametrize(
@@ -147,6 +169,7 @@ def test_the_frontier_is_what_no_other_beats() -> None:
     candidates = [
         made_up("a", 0.01, 0.3), made_up("b", 0.02, 0.3), made_up("c", 0.5, 0.9),
         made_up("d", 0.6, 0.9), made_up("e", 0.04, 0.7), made_up("out", 0.0, None),
+        replace(made_up("not attacked further", 0.06, 0.95), complete=False),
     ]  # fmt: skip
     assert [c.label for c in frontier(candidates)] == ["a", "e", "c"]
 
@@ -180,10 +203,23 @@ def test_a_guarantee_is_on_a_line_of_its_own() -> None:
     assert guaranteed([weak, poor]) is weak
 
 
-def test_what_histories_cost() -> None:
-    words = price_of_histories([made_up("lg", 0.6, 0.8), made_up("lg+cut", 0.04, None)])
+@pytest.mark.parametrize(
+    ("lg", "gl", "lowest"),
+    [
+        (True, True, "the lowest risk is 30 % (gl)"),
+        (True, False, "the lowest risk by all attackers is 60 % (lg)"),
+        (False, False, "the lowest risk is at least 30 % (gl)"),
+    ],
+)
+def test_what_histories_cost(lg: bool, gl: bool, lowest: str) -> None:
+    """lg, gl: whether all attackers were tried on them."""
+    inside = [
+        replace(made_up("lg", 0.6, 0.8), complete=lg),
+        replace(made_up("gl", 0.3, 0.8), complete=gl),
+    ]
+    words = price_of_histories([*inside, made_up("lg+cut", 0.04, None)])
     assert words is not None
-    assert "the lowest risk is 60 % (lg)" in words and "lg+cut reaches 4 %" in words
+    assert lowest in words and "lg+cut reaches 4 %" in words
     assert price_of_histories([made_up("lg", 0.6, 0.8)]) is None
 
 
@@ -290,7 +326,9 @@ def test_time_is_kept() -> None:
     assert budget.allows(dear)
     now[0] = 4.1
     assert not budget.allows(dear) and budget.allows(cheap)
-    budget.took(cheap, 10.0)
+    budget.took(cheap, 0.1, complete=False)
+    assert budget.per_weight == 2.0, "what was stopped does not say how long a trial is"
+    budget.took(cheap, 10.0, complete=True)
     assert budget.per_weight == 6.0
     assert not budget.allows(cheap)
 
@@ -383,6 +421,7 @@ def _crowds() -> list[list[Candidate]]:
     crowds = [
         crowd,
         [replace(c, complete=c.meets) for c in CITY],
+        [replace(c, complete=False) for c in CITY],
         [replace(c, usefulness=(c.usefulness or 0) - 0.08) for c in CITY],
     ]
     for seed in range(8):

@@ -244,7 +244,8 @@ def measure_exposure(
         progress: told of every attacker.
         only: some of EXPOSURES, and no headline.
     """
-    asked = [each for name in only or EXPOSURES for each in _ATTACKS[name]]
+    names = EXPOSURES if only is None else only
+    asked = [each for name in names for each in _ATTACKS[name]]
     found: dict[str, float] = {}
     named = "exposure" if only is None else " ".join(only)
     number = sum(attackers for _, _, attackers in asked)

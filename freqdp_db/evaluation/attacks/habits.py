@@ -455,8 +455,11 @@ def habit_exposures(case: Case, rng: np.random.Generator) -> dict[str, float]:
 
 
 def _accuracy(units: Units, matches: Matches, chance: Floats, attack: Flags) -> float:
-    """Of the units of these persons: those whose likeliest person of all is the right one."""
-    order = np.lexsort((-chance, matches.unit))
+    """Of the units of these persons: those whose likeliest person of all is the right one.
+
+    Of equally likely ones, the last.
+    """
+    order = np.lexsort((-np.arange(len(chance)), -chance, matches.unit))
     best = order[new_rows(matches.unit[order])]
     right = np.zeros(len(units), np.bool_)
     right[matches.unit[best]] = matches.true[best]

@@ -52,7 +52,6 @@ _MOST_POINTS = 20_000
 """More single samples than this are only followed to the nearest (`points.py`)."""
 _LARGE = 2_000_000
 """With more pairs than this, one split has to do."""
-_MOST_HOPS = 1_000
 
 Floats = NDArray[np.float32]
 
@@ -541,7 +540,8 @@ def claim_linked(
     steps = [(who, run, np.ones(len(who)))]
     for to, likely in ((links.after, links.likely_after), (links.before, links.likely_before)):
         on, here, product = steps[0]
-        for _ in range(_MOST_HOPS):
+        # links may go in a circle: after so many, every run has been met
+        for _ in range(len(runs)):
             product, here = product * likely[here], to[here]
             goes_on = (here >= 0) & (product >= LEAST)
             on, here, product = on[goes_on], here[goes_on], product[goes_on]

@@ -359,9 +359,10 @@ class Candidate(Document):
 
     @property
     def risk_shown(self) -> str:
-        """The same with its upper end."""
-        high = f", at most {percent(self.risk_high)}" if self.complete else ""
-        return f"{self.learnt}{high} ({risk_in_words(self.risk)})"
+        """The same with its upper end and in words, if all attackers were tried."""
+        if not self.complete:
+            return self.learnt
+        return f"{self.learnt}, at most {percent(self.risk_high)} ({risk_in_words(self.risk)})"
 
     @property
     def half_shown(self) -> str:
@@ -493,13 +494,14 @@ def choose(candidates: Sequence[Candidate], limit: float) -> Chosen:
     if not usable:
         return Chosen(None, None, "No method that could be measured serves this purpose.")
     nearest = min(usable, key=lambda c: (max(c.risk_high, c.half_high), -_use(c)))
+    so_far = "" if nearest.complete else ", as far as it was attacked"
     return Chosen(
         None,
         nearest,
         f"No method that was tried keeps the risk at {percent(limit)} or less. {nearest.label} comes "
-        f"nearest. {learns(nearest)} {expected_at_most(nearest)} Do not hand out a release on these "
-        "terms: accept more risk (--risk), choose another purpose (--for), or publish statistics instead "
-        "of trajectories.",
+        f"nearest{so_far}. {learns(nearest)} {expected_at_most(nearest)} Do not hand out a release on "
+        "these terms: accept more risk (--risk), choose another purpose (--for), or publish statistics "
+        "instead of trajectories.",
     )
 
 
@@ -533,29 +535,38 @@ def _why(best: Candidate, usable: Sequence[Candidate], limit: float) -> str:
     if better:
         # of what is more useful, the one that comes nearest to the limit
         tempting = min(better, key=lambda c: (max(c.risk_high, c.half_high), -_use(c)))
+        high = ""
+        if tempting.complete:
+            high = f", or up to {percent(tempting.risk_high)} in another draw"
         text += (
             f" {tempting.label} would be more useful ({share(_use(tempting))} instead of "
-            f"{share(_use(best))}), but lets an attacker learn {tempting.learnt} of a person's samples."
+            f"{share(_use(best))}), but lets an attacker learn {tempting.learnt} of a person's samples"
+            f"{high}{_more_than_half(tempting)}."
         )
     return text
 
 
 def _more_than_half(candidate: Candidate) -> str:
+    """The end of a sentence; empty where nothing can be said, because not all attackers were tried."""
     if candidate.half <= 0:
-        return "and more than half of nobody"
-    return f"and more than half for {percent(candidate.half)} of people"
+        return ", and more than half of nobody" if candidate.complete else ""
+    least = "" if candidate.complete else "at least "
+    return f", and more than half for {least}{percent(candidate.half)} of people"
 
 
 def learns(candidate: Candidate) -> str:
-    """What the best attacker learns, in a sentence."""
+    """What the best attacker learns of those that were tried, in a sentence."""
+    who = "The strongest attacker" if candidate.complete else "An attacker"
     return (
-        f"The strongest attacker, {candidate.attacker}, learns {percent(candidate.risk)} of a person's "
-        f"samples on average, {_more_than_half(candidate)}."
+        f"{who}, {candidate.attacker}, learns {candidate.learnt} of a person's samples on average"
+        f"{_more_than_half(candidate)}."
     )
 
 
 def expected_at_most(candidate: Candidate) -> str:
     """The upper end, and what it rests on, in a sentence."""
+    if not candidate.complete:
+        return "Not all attackers were tried: it may be more."
     rests = (
         f"judging by {candidate.trials} trials on different people with different draws"
         if candidate.trials > 1
@@ -587,9 +598,9 @@ def contender(candidates: Sequence[Candidate], limit: float) -> Candidate | None
 
 
 def frontier(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """Those that no other beats in both, the least useful first."""
-    usable = [c for c in candidates if c.usefulness is not None]
-    best = [c for c in usable if not any(other.beats(c) for other in usable)]
+    """Of those that all attackers were tried on: what no other beats in both, the least useful first."""
+    known = [c for c in candidates if c.usefulness is not None and c.complete]
+    best = [c for c in known if not any(other.beats(c) for other in known)]
     return sorted(best, key=lambda c: (c.usefulness or 0.0, c.risk))
 
 
@@ -602,16 +613,22 @@ def guaranteed(candidates: Iterable[Candidate]) -> Candidate | None:
 
 
 def price_of_histories(candidates: Iterable[Candidate]) -> str | None:
-    """What it costs that each trajectory must stay one object's."""
+    """What it costs that each trajectory must stay one object's.
+
+    A risk is compared where all attackers were tried; if there is none, it is at least the lowest.
+    """
     known = list(candidates)
-    inside = min((c for c in known if c.usefulness is not None), key=lambda c: c.risk, default=None)
+    usable = [c for c in known if c.usefulness is not None]
+    complete = [c for c in usable if c.complete]
+    inside = min(complete or usable, key=lambda c: c.risk, default=None)
     outside = min((c for c in known if c.usefulness is None), key=lambda c: c.risk, default=None)
     if inside is None or outside is None:
         return None
+    lowest = "the lowest risk" if complete in ([], usable) else "the lowest risk by all attackers"
     return (
         "Whole histories rule out methods that unlink (cut, swap) or generate trips (strict). The cost: "
-        f"the lowest risk is {percent(inside.risk)} ({inside.label}); without that requirement "
-        f"{outside.label} reaches {percent(outside.risk)}."
+        f"{lowest} is {inside.learnt} ({inside.label}); without that requirement {outside.label} "
+        f"reaches {outside.learnt}."
     )
 
 

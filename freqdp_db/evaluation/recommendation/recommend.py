@@ -192,8 +192,10 @@ class TimeBudget:
         """Whether it will end in time, by what is known so far."""
         return self.used + self.per_weight * variant.weight <= self.seconds
 
-    def took(self, variant: MethodToTry, seconds: float) -> None:
-        """Learn from one: halfway from what was thought to what was seen."""
+    def took(self, variant: MethodToTry, seconds: float, *, complete: bool) -> None:
+        """Learn from one with all attackers: halfway from what was thought to what was seen."""
+        if not complete:
+            return
         self.per_weight = (self.per_weight + seconds / variant.weight) / 2
 
 
@@ -371,7 +373,7 @@ class CandidateTrials:
         took = time.monotonic() - started
         measured.trials.append(found)
         measured.seconds += took
-        self.budget.took(variant, took)
+        self.budget.took(variant, took, complete=measured.complete)
         self._measured[variant.label] = measured
 
     def _may_stop(self, request: Request) -> bool:
