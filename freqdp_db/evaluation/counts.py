@@ -24,6 +24,7 @@ from freqdp_db.evaluation.attacks.aggregates import (
     membership_in_counts,
     scores,
     scores_of,
+    shares_of_bins,
     told_apart,
 )
 from freqdp_db.evaluation.attacks.exposure import HEADLINE
@@ -208,43 +209,51 @@ def _released(rows: dict[str, Numbers], zones: Zones, bins: Bins) -> Counted:
     return Counted(value[: len(zones), 1:], deviation, crowd)
 
 
-def _attacked_tables(
-    rows: dict[str, Numbers], counted: Any, zones: Zones, bins: Bins
-) -> tuple[Counted, Counted]:
-    """The released visits, and the same counts without noise: to show the power of an attack."""
-    released = _released(rows, zones, bins)
-    exact = np.zeros_like(released.value)
-    by_bin = _by_bin(released, bins)
-    np.add.at(exact, (counted.zone, counted.bin if by_bin else 0), 1.0)
-    by_district = np.zeros((zones.districts, exact.shape[1]))
-    np.add.at(by_district, zones.district, exact)
-    if by_bin:
-        crowd = crowd_of(exact.sum(axis=1), by_district, zones.district)
-    else:
-        sizes = np.bincount(zones.district, minlength=zones.districts)
-        crowd = at_least_some((by_district / sizes[:, None])[zones.district])
-    return released, Counted(exact, 0.0, crowd)
-
-
-def _by_bin(counted: Counted, bins: Bins) -> bool:
-    """Whether an attacker has single bins of zones, or all bins of each together."""
-    return counted.value.shape[1] == len(bins)
-
-
 def _known(items: Any, counted: Counted, bins: Bins) -> KnownCells:
-    """The cells of each person, as the table has them."""
-    return KnownCells.of(items.offsets, items.zone, items.bin, by_bin=_by_bin(counted, bins))
+    """The cells of each person, as the table has them: by bin, or all bins together."""
+    by_bin = bool(counted.value.shape[1] == len(bins))
+    return KnownCells.of(items.offsets, items.zone, items.bin, by_bin=by_bin)
+
+
+def _attacked(
+    rows: dict[str, Numbers], counted: Any, zones: Zones, bins: Bins
+) -> list[tuple[Counted, KnownCells]]:
+    """The released visits, and the same counts without noise: to show the power of an attack.
+
+    Without noise only the cells in which anybody was are kept, one below the other.
+    """
+    released = _released(rows, zones, bins)
+    cells, number = np.unique(counted.zone * len(bins) + counted.bin, return_inverse=True)
+    zone, bin = np.divmod(cells, len(bins))
+    by_zone = np.bincount(counted.zone, minlength=len(zones))
+    by_district = (
+        np.bincount(
+            zones.district[counted.zone] * np.int64(len(bins)) + counted.bin,
+            minlength=zones.districts * len(bins),
+        )
+        .reshape(-1, len(bins))
+        .astype(np.float64)
+    )
+    crowd = by_zone[zone] * shares_of_bins(by_district)[zones.district[zone], bin]
+    exact = np.bincount(number, minlength=len(cells)).astype(np.float64)
+    return [
+        (released, _known(counted, released, bins)),
+        (
+            Counted(exact[:, None], 0.0, at_least_some(crowd[:, None])),
+            KnownCells.of(counted.offsets, number, np.zeros_like(number)),
+        ),
+    ]
 
 
 def _membership(
     rows: dict[str, Numbers], counted: Any, zones: Zones, bins: Bins, seed: int
 ) -> dict[str, float]:
     """The attack on the released visits, and on the same counts without noise."""
-    tables = _attacked_tables(rows, counted, zones, bins)
-    known = _known(counted, tables[0], bins)
     attacked, plain = (
         membership_in_counts(table, known, np.random.default_rng([seed, 7]), part)
-        for table, part in zip(tables, (counted.part / WHOLE, None), strict=True)
+        for (table, known), part in zip(
+            _attacked(rows, counted, zones, bins), (counted.part / WHOLE, None), strict=True
+        )
     )
     return _as_metrics(attacked, plain)
 
@@ -272,13 +281,12 @@ def window_scores(
     if "visits" not in read.tables:
         return None
     counted = read.kept.visits
-    tables = _attacked_tables(read.made.table("visits"), counted, read.zones, read.bins)
+    attacked = _attacked(read.made.table("visits"), counted, read.zones, read.bins)
     parts = (counted.part / WHOLE, np.ones(len(counted.part)))
-    known = _known(counted, tables[0], read.bins)
     return np.column_stack(
         [
             scores_of(table, known, persons, part, gone=gone)
-            for table, part in zip(tables, parts, strict=True)
+            for (table, known), part in zip(attacked, parts, strict=True)
             for gone in (False, True)
         ]
     )

@@ -75,14 +75,19 @@ def at_least_some(crowd: Table) -> Table:
     return np.maximum(crowd, _FEWEST)
 
 
+def shares_of_bins(by_district: Table) -> Table:
+    """How the counts of each district are spread over bins. by_district: districts by bins."""
+    profile = np.maximum(by_district, _FEWEST)
+    shares: Table = profile / profile.sum(axis=1, keepdims=True)
+    return shares
+
+
 def crowd_of(by_zone: Table, by_district: Table, district: Ids) -> Table:
     """Expected counts: what a zone has in all bins, spread over bins as its district has it.
 
     by_zone: of each zone in all bins. by_district: districts by bins.
     """
-    profile = np.maximum(by_district, _FEWEST)
-    profile = profile / profile.sum(axis=1, keepdims=True)
-    return at_least_some(np.maximum(by_zone, 0.0)[:, None] * profile[district])
+    return at_least_some(np.maximum(by_zone, 0.0)[:, None] * shares_of_bins(by_district)[district])
 
 
 def membership_in_counts(
@@ -133,7 +138,7 @@ def scores_of(
     for i, person in enumerate(persons):
         own = slice(known.offsets[person], known.offsets[person + 1])
         cell = known.zone[own], known.bin[own]
-        mine = float(part[person]) * known.times[own]
+        mine: Table = float(part[person]) * known.times[own].astype(np.float64)
         value, expected = counted.value[cell] - mine * gone, counted.expected[cell]
         found[i] = log_ratio(value, expected, counted.deviation, mine).sum()
     return found
