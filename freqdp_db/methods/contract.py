@@ -336,9 +336,9 @@ class Step(ABC, Generic[Options, Drawn, Logged]):
         """How much would be drawn, its counts, and whether `earlier` was of use.
 
         From public numbers alone. objects: about how many there are, as declared. earlier: the draw of
-        a published release.
+        a published release. Only steps that are `foreseen` have it.
         """
-        raise NotImplementedError
+        raise AssertionError(f"{self.name} is tried on the data, not foreseen")
 
     def later_counts(self, options: Options) -> frozenset[str]:
         """Counts that an earlier version, which made releases with such options, did not record."""
