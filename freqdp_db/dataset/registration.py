@@ -218,7 +218,10 @@ def find_srid(
     mapping: Mapping,
     wanted: Registration,
 ) -> int:
-    """The SRID that was said or that the column declares, else the one that most of its rows have."""
+    """The SRID that was said or that the column declares, else the one that all its rows have.
+
+    Not the one that most have: with a few rows of another one, an object could decide whose rows are read.
+    """
     reader = SourceReader(connection, relation, mapping)
     reader.check_filter()
     if wanted.x is not None and wanted.srid is not None:
@@ -234,13 +237,13 @@ def find_srid(
             f"{relation.schema}.{relation.name} gives no rows",
             remedy="check the name of the table, and [[where]]",
         )
-    if not counts.usual_srid:
+    if not counts.only_srid:
         raise BadData(
-            f"[[geom]] {mapping.geom!r} has no SRID",
-            remedy="set it: ALTER TABLE ... ALTER COLUMN ... TYPE geometry(Point, SRID), "
-            "or ST_SetSRID in a view",
+            f"[[geom]] {mapping.geom!r} declares no SRID, and its rows have none, or different ones",
+            remedy="declare it: ALTER TABLE ... ALTER COLUMN ... TYPE geometry(Point, SRID), or ST_SetSRID "
+            "in a view; or read the rows of one SRID with [[where]] 'ST_SRID(...) = 4326'",
         )
-    return counts.usual_srid
+    return counts.only_srid
 
 
 # Forget a dataset: the record stays, its builds go unless a release needs them.

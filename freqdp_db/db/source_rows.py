@@ -50,8 +50,8 @@ class RowCounts:
     null_position: int
     not_a_point: int
     other_srid: int
-    usual_srid: int | None
-    """Which most of its geometries have, where it was asked for; None: it has none."""
+    only_srid: int | None
+    """Which all its geometries have, where it was asked for; None: they have none, or not all the same."""
 
     def excluded(self) -> dict[str, int]:
         """Rows that are left out before they are read, by reason."""
@@ -115,7 +115,7 @@ class SourceReader:
         return with_postgis(self._postgis, text, **self._names, **values)
 
     def _position(self, srid: int | None) -> dict[str, sql.Composable]:
-        """Where a row is, what is wrong with its position, and the SRID that most rows have."""
+        """Where a row is, what is wrong with its position, and the SRID that all rows have."""
         true, mapped = sql.SQL("true"), self._mapping
         if mapped.geom is None:
             assert mapped.lon is not None and mapped.lat is not None
@@ -123,7 +123,7 @@ class SourceReader:
             missing = sql.SQL("({} IS NULL OR {} IS NULL)").format(x, y)
             none = sql.SQL("NULL::int")
             return {
-                "x": x, "y": y, "missing": missing, "is_point": true, "has_srid": true, "usual": none,
+                "x": x, "y": y, "missing": missing, "is_point": true, "has_srid": true, "only": none,
             }  # fmt: skip
         declared, column = self._relation.columns[mapped.geom], sql.Identifier(mapped.geom)
 
@@ -140,15 +140,17 @@ class SourceReader:
             "missing": of("({column} IS NULL)"),
             "is_point": true,
             "has_srid": true,
-            "usual": sql.Literal(geometry_srid(declared)),
+            "only": sql.Literal(geometry_srid(declared)),
         }
         # nothing but points of one SRID can be in a column that is declared so
         if not _PLAIN_POINT.fullmatch(declared.shown):
             found["is_point"] = of("{geometrytype}({geom}) IN ('POINT', 'POINTM')")
-            found["usual"] = of("mode() WITHIN GROUP (ORDER BY {st_srid}({geom}))")
+            found["only"] = of(
+                "CASE WHEN min({st_srid}({geom})) = max({st_srid}({geom})) THEN min({st_srid}({geom})) END"
+            )
             if srid is not None:
                 found["has_srid"] = of("{st_srid}({geom}) = {srid}")
-                found["usual"] = sql.SQL("NULL::int")
+                found["only"] = sql.SQL("NULL::int")
         return found
 
     def _number(self, column: str) -> sql.Composable:
@@ -271,7 +273,7 @@ class SourceReader:
             "count(*) FILTER (WHERE {known} AND {missing}), "
             "count(*) FILTER (WHERE {known} AND NOT {missing} AND NOT {is_point}), "
             "count(*) FILTER (WHERE {known} AND NOT {missing} AND {is_point} AND NOT {has_srid}), "
-            "{usual} FROM {rows}{where}",
+            "{only} FROM {rows}{where}",
             known=self._sql("{object} IS NOT NULL AND {time} IS NOT NULL"),
             where=self._where(*conditions),
         )

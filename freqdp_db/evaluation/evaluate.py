@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+import freqdp_db
 from freqdp_db.dataset.road_tables import RoadTable
 from freqdp_db.db.builds import find_build
 from freqdp_db.db.connection import Database
@@ -137,7 +138,7 @@ def approve_within_limit(
     engine: Engine = LOCAL,
     replayed: Replayed | None = None,
 ) -> tuple[ReleaseRow, Exposure | None]:
-    """Grant a release that is held. If its dataset has a limit, it is measured first, unless it was.
+    """Grant a release that is held. If its dataset has a limit, this version has to have measured it.
 
     A window is measured together with the others of its series, too: both have to be within the limit.
     replaces: releases that the caller withdraws as soon as this one is granted. replayed: what was verified
@@ -146,13 +147,22 @@ def approve_within_limit(
     require_held(release)
     measured = measured_exposure(database, release)
     if get_dataset(database, release.dataset_id).max_exposure is not None:
-        if measured is None:
+        if measured is None or not _is_up_to_date(database, release):
             measured = exposure_in(
                 evaluate(database, release, progress, engine=engine, replayed=replayed)
             )
         if measured is not None and release.series is not None:
             measured = _worse(measured, _exposure_of_series(database, release, progress))
     return approve(database, release, measured, replaces), measured
+
+
+def _is_up_to_date(database: Database, release: ReleaseRow) -> bool:
+    """Whether the attackers of this version measured it, with the seed that everybody has.
+
+    A release that this version made was measured by no earlier one.
+    """
+    found = {metric.name: metric.seed for metric in load_metrics(database, release.release_id)}
+    return release.software == freqdp_db.__version__ and found[EXPOSED] == DEFAULT_SEED
 
 
 def _exposure_of_series(

@@ -94,8 +94,8 @@ class UnitBudget(Budget, Document):
         if self.unit != "person":
             return MEANING
         spends = [entry for entry in self.ledger if entry.kind != "grant"]
-        # what was merged may have been Gaussian: that bounds less
-        zcdp = sum((e.amount for e in spends if e.zcdp or e.kind == "merge"), Decimal(0))
+        # what was merged may have been pure, which costs more when one object replaces another
+        zcdp = sum((e.amount for e in spends if e.zcdp), Decimal(0))
         seeded = [str(entry.release) for entry in spends if entry.seeded]
         # of several windows it is not said which the fullest one's releases were: all pure bounds most
         pure = self.together - zcdp if not self.windows else min(self.spent, self.together - zcdp)

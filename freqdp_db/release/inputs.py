@@ -13,6 +13,7 @@ from freqdp_db.dataset.snapping import Snap
 from freqdp_db.db.builds import BuildRow, all_cells, cell_segments, grid_of
 from freqdp_db.db.connection import Connection, Database
 from freqdp_db.db.datasets import DatasetRow, choosing_warnings
+from freqdp_db.db.ledger import budgets
 from freqdp_db.db.source import (
     definition_of,
     read_name,
@@ -131,6 +132,7 @@ def require_public_inputs(
     """For persons, refuse what would let one object's rows decide what becomes of those of others."""
     if request.method.unit != "person":
         return
+    _require_objects(database, dataset, request)
     _require_times(dataset, build, request)
     source = dataset.source_schema, dataset.source_relation
     for option, relation in _public_tables(connection, build, request):
@@ -150,6 +152,22 @@ def _public_tables(
     if (anchors := Snap.parse(build.snap).relation) is not None:
         found.append(("[[snap]] anchors:", anchors))
     return found
+
+
+def _require_objects(database: Database, dataset: DatasetRow, request: Request) -> None:
+    """Objects of the column that the budget was opened for, or persons that the owner has named.
+
+    Of a driver with a hundred trips, what was spent for one trip says nothing.
+    """
+    budget = budgets(database, dataset.account_id)[0]
+    if budget.population is None and budget.object_column != dataset.mapping.object:
+        raise BadInput(
+            f"[[method]] {request.method.name} is for one {dataset.mapping.object}, and the budget of "
+            f"{budget.source} is for one {budget.object_column}",
+            remedy="if both columns name the same persons, say so: freqdp dataset set "
+            f"{shlex.quote(dataset.name)} --persons NAME; if not, register its objects by "
+            f"{budget.object_column}",
+        )
 
 
 def _require_times(dataset: DatasetRow, build: BuildRow, request: Request) -> None:

@@ -6,7 +6,6 @@ AS $body$
 DECLARE
     old record;
     target int;
-    spent numeric;
     different text;
 BEGIN
     SELECT format('%s (%s) and %s (%s)', g.unit, g.timezone, k.unit, k.timezone) INTO different
@@ -35,15 +34,17 @@ BEGIN
             WHERE a.account_id = old.account_id;
             CONTINUE;
         END IF;
-        SELECT b.spent INTO spent FROM ${private}.budget AS b WHERE b.account_id = old.account_id;
-        -- what was granted does not add up: it is for the same persons
+        -- what was granted does not add up: it is for the same persons. Each entry keeps the time that it was for
         PERFORM ${private}.append_entry(
-            target::int, 'merge'::text, spent::numeric, NULL::int,
+            target::int, 'merge'::text, s.amount::numeric, NULL::int,
             format(
-                'spent on budget %s, of %I.%I (objects: %s), which is merged into this one',
-                old.account_id, old.source_schema, old.source_relation, old.object_column
-            )::text, NULL::tstzrange
-        );
+                'entry %s of budget %s, of %I.%I (objects: %s), which is merged into this one',
+                s.entry, old.account_id, old.source_schema, old.source_relation, old.object_column
+            )::text, s.during::tstzrange
+        )
+        FROM ${private}.spend AS s
+        WHERE s.account_id = old.account_id AND s.kind <> 'grant'
+        ORDER BY s.entry;
         UPDATE ${private}.dataset AS d SET account_id = target WHERE d.account_id = old.account_id;
     END LOOP;
     INSERT INTO ${private}.population_source

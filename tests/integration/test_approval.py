@@ -34,7 +34,7 @@ def _measured(url: str, name: str, share: float) -> None:
     """As if `evaluate` had found this: what attackers find in so small a city is chance."""
     query(
         url,
-        "INSERT INTO freqdp.metric (release_id, name, value) SELECT release_id, m, %s "
+        "INSERT INTO freqdp.metric (release_id, name, value, seed) SELECT release_id, m, %s, 1 "
         "FROM freqdp.release, unnest(ARRAY['exposure', 'exposure.x.4', 'exposure.x.4.half']) m "
         "WHERE name = %s",
         share, name,
@@ -105,6 +105,19 @@ def test_what_is_seeded_is_never_approved(city: str) -> None:
     ).succeeded()
     assert (made["held"], made["readers"]) == (False, "curators")
     freqdp(city, "release", "approve", "city_1").refused("never granted")
+
+
+@pytest.mark.parametrize(
+    "older",
+    ["UPDATE freqdp.release SET software = '0.3.0'", "UPDATE freqdp.metric SET seed = 2"],
+    ids=["by an earlier version", "with another seed"],
+)
+def test_a_limit_does_not_go_by_a_measurement_of_others(city: str, older: str) -> None:
+    freqdp(city, "anonymize", "city", "--method", "lg", *LITTLE, "--hold").succeeded()
+    freqdp(city, "dataset", "set", "city", "--max-exposure", "5%").succeeded()
+    _measured(city, "city_1", 0.0)
+    query(city, f"SET session_replication_role = replica; {older}")
+    freqdp(city, "release", "approve", "city_1").refused("city_1", "more than the dataset")
 
 
 def test_a_limit_holds_every_release_and_approve_measures_it(city: str) -> None:

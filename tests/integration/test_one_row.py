@@ -154,12 +154,14 @@ def test_other_geometries_are_left_out(database_url: str) -> None:
     )
     odd = ["SRID=4326;LINESTRING(4 50, 5 51)", "SRID=3857;POINT(1 1)", "POINT(4 50)",
            "SRID=4326;POINT EMPTY", "SRID=4326;GEOMETRYCOLLECTION EMPTY", None]  # fmt: skip
+    add = (
+        "dataset", "add", "d", "--from", "public.w", "--object", "who", "--time", "at", "--geom", "geom",
+    )  # fmt: skip
+    freqdp(url, *add).succeeded()
     for geometry in odd:
         query(url, "INSERT INTO w VALUES (99, '2024-05-02', %s)", geometry)
-    freqdp(
-        url, "dataset", "add", "d", "--from", "public.w", "--object", "who", "--time", "at",
-        "--geom", "geom",
-    ).succeeded()  # fmt: skip
+    # whoever has many rows of another SRID must not decide which are read
+    freqdp(url, *add[:2], "e", *add[3:]).refused("--geom 'geom'", "different ones")
     built = freqdp(url, "dataset", "build", "d").succeeded()
     assert (built["trajectories"], built["samples"]) == (8, 240)
     left = {reason: n for reason, n in built["excluded"].items() if n}
