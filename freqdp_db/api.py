@@ -197,6 +197,56 @@ class Freqdp(PaperVerbs):
             )
         return Script(upgrade.script(names, revision, recorded), revision)
 
+    @command("init", switch="extension")
+    def init_extension(
+        self,
+        extension: Annotated[
+            Path | str,
+            Option(
+                "Write the functions as an extension of PostgreSQL into this folder instead: files for "
+                "CREATE EXTENSION, and for pg_tle."
+            ),
+        ],
+        *,
+        force: Force = False,
+    ) -> "results.ExtensionFiles":
+        """Write the files of the extension that holds freqdp's functions.
+
+        They are for the names of this installation, PostGIS in the schema where this database has it, and
+        an update if this database has another version of the extension.
+        """
+        from freqdp_db import __version__
+        from freqdp_db.db import schema as upgrade
+        from freqdp_db.db.extension import extension_files, extension_statements
+        from freqdp_db.db.tables import Names
+        from freqdp_db.results import ExtensionFiles
+
+        names, installed = Names.of(self.settings), None
+        try:
+            database = self._connected()
+            with database.begin() as session:
+                names = upgrade.names_of(session, database)
+                installed = upgrade.extension_version(session, names.schema)
+        except FreqdpError as error:
+            self._progress().note(
+                f"{error.as_options()['message']}: the files assume PostGIS in public"
+            )
+        texts = extension_files(names, __version__, installed)
+        folder = Path(extension)
+        if folder.exists() and not folder.is_dir():
+            raise BadInput(f"[[extension]] {folder} is not a folder", remedy="name a folder")
+        there = [name for name in texts if (folder / name).exists()]
+        if there and not force:
+            raise BadInput(
+                f"{folder / there[0]} is there already",
+                remedy="name another folder with [[extension]], or say [[force]]",
+            )
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in texts.items():
+            (folder / name).write_text(text, encoding="utf-8")
+        statements = extension_statements(names, __version__, installed)
+        return ExtensionFiles([folder / name for name in texts], __version__, statements)
+
     @command("apply")
     def apply(
         self,
