@@ -179,7 +179,7 @@ class Freqdp(PaperVerbs):
         from freqdp_db.db.tables import Names
         from freqdp_db.results import Script
 
-        names, revision = Names.of(self.settings), None
+        names, revision, extension = Names.of(self.settings), None, None
         recorded: list[str] = []
         if roles:
             return Script(upgrade.roles_script(names), None)
@@ -188,12 +188,19 @@ class Freqdp(PaperVerbs):
             with database.begin() as session:
                 names = upgrade.names_of(session, database)
                 revision = upgrade.current_revision(session, names.schema)
+                extension = upgrade.extension_version(session, names.schema)
                 if revision is not None:
                     recorded = [i for _, i, _ in upgrade.recorded_objects(session, names.schema)]
         except FreqdpError as error:
             why = error.as_options()["message"]
             self._progress().note(
                 f"-- {why}: the script assumes an empty database, PostGIS in public"
+            )
+        if extension is not None:
+            raise BadInput(
+                f"the functions of this database belong to the extension {upgrade.EXTENSION} {extension}, "
+                "which a script cannot replace",
+                remedy="write the files of this version with `freqdp init --extension`",
             )
         return Script(upgrade.script(names, revision, recorded), revision)
 

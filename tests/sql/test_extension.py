@@ -320,6 +320,7 @@ def test_an_update(extensible: Extensible, empty: str) -> None:
     refused = freqdp(empty, "init").refused("extension freqdp 0.3.9")
     assert "ALTER EXTENSION freqdp UPDATE, CALL freqdp.install()" in refused["remedy"]
     freqdp(empty, "dataset", "list").refused()
+    freqdp(empty, "init", "--sql").refused("extension freqdp 0.3.9")
     made = freqdp(empty, "init", "--extension", str(folder), "--force").succeeded()
     assert made["statements"] == ["ALTER EXTENSION freqdp UPDATE", "CALL freqdp.install()"]
     update = folder / f"freqdp--0.3.9--{VERSION}.sql"
