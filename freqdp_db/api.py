@@ -179,7 +179,7 @@ class Freqdp(PaperVerbs):
         from freqdp_db.db.tables import Names
         from freqdp_db.results import Script
 
-        names, revision = Names.of(self.settings), None
+        names, revision, extension = Names.of(self.settings), None, None
         recorded: list[str] = []
         if roles:
             return Script(upgrade.roles_script(names), None)
@@ -188,6 +188,7 @@ class Freqdp(PaperVerbs):
             with database.begin() as session:
                 names = upgrade.names_of(session, database)
                 revision = upgrade.current_revision(session, names.schema)
+                extension = upgrade.extension_version(session, names.schema)
                 if revision is not None:
                     recorded = [i for _, i, _ in upgrade.recorded_objects(session, names.schema)]
         except FreqdpError as error:
@@ -195,7 +196,63 @@ class Freqdp(PaperVerbs):
             self._progress().note(
                 f"-- {why}: the script assumes an empty database, PostGIS in public"
             )
+        if extension is not None:
+            raise BadInput(
+                f"the functions of this database belong to the extension {upgrade.EXTENSION} {extension}, "
+                "which a script cannot replace",
+                remedy="write the files of this version with `freqdp init --extension`",
+            )
         return Script(upgrade.script(names, revision, recorded), revision)
+
+    @command("init", switch="extension")
+    def init_extension(
+        self,
+        extension: Annotated[
+            Path | str,
+            Option(
+                "Write the functions as an extension of PostgreSQL into this folder instead: files for "
+                "CREATE EXTENSION, and for pg_tle."
+            ),
+        ],
+        *,
+        force: Force = False,
+    ) -> "results.ExtensionFiles":
+        """Write the files of the extension that holds freqdp's functions.
+
+        They are for the names of this installation, PostGIS in the schema where this database has it, and
+        an update if this database has another version of the extension.
+        """
+        from freqdp_db import __version__
+        from freqdp_db.db import schema as upgrade
+        from freqdp_db.db.extension import extension_files, extension_statements
+        from freqdp_db.db.tables import Names
+        from freqdp_db.results import ExtensionFiles
+
+        names, installed = Names.of(self.settings), None
+        try:
+            database = self._connected()
+            with database.begin() as session:
+                names = upgrade.names_of(session, database)
+                installed = upgrade.extension_version(session, names.schema)
+        except FreqdpError as error:
+            self._progress().note(
+                f"{error.as_options()['message']}: the files assume PostGIS in public"
+            )
+        texts = extension_files(names, __version__, installed)
+        folder = Path(extension)
+        if folder.exists() and not folder.is_dir():
+            raise BadInput(f"[[extension]] {folder} is not a folder", remedy="name a folder")
+        there = [name for name in texts if (folder / name).exists()]
+        if there and not force:
+            raise BadInput(
+                f"{folder / there[0]} is there already",
+                remedy="name another folder with [[extension]], or say [[force]]",
+            )
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in texts.items():
+            (folder / name).write_text(text, encoding="utf-8")
+        statements = extension_statements(names, __version__, installed)
+        return ExtensionFiles([folder / name for name in texts], __version__, statements)
 
     @command("apply")
     def apply(

@@ -56,6 +56,16 @@ class Script(Document):
 
 
 @dataclass(frozen=True)
+class ExtensionFiles(Document):
+    """What `init --extension` wrote."""
+
+    files: list[Path]
+    version: str
+    statements: list[str]
+    """To run in the database, once the files are on the server."""
+
+
+@dataclass(frozen=True)
 class Diagnosis(Document):
     """What a working installation needs, and whether it is there."""
 

@@ -185,6 +185,16 @@ def _init(session: Session, found: results.Installed, given: Given) -> None:
         )
 
 
+@_shows("init_extension")
+def _extension(session: Session, found: results.ExtensionFiles, given: Given) -> None:
+    *files, managed = found.files
+    session.print(
+        f"Wrote {', '.join(f.name for f in files)} to {managed.parent}. Copy them to the server, into "
+        f"$(pg_config --sharedir)/extension; or run {managed.name} in a database with pg_tle.",
+        "Then, in the database: " + " ".join(f"{statement};" for statement in found.statements),
+    )
+
+
 @_shows("init_script", "uninstall_script")
 def _script(session: Session, found: results.Script, given: Given) -> None:
     sys.stdout.write(found.sql)

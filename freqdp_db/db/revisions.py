@@ -86,10 +86,15 @@ def load_objects(names: Names) -> list[SqlObject]:
 # The revisions of the tables.
 
 
+def all_revisions() -> list[str]:
+    """From the oldest: they are numbered, and their files begin with the number."""
+    files = (resource("migrations") / "versions").glob("[0-9]*.py")
+    return sorted(path.name.partition("_")[0] for path in files)
+
+
 def head_revision() -> str:
-    """The newest revision: they are numbered, and their files begin with the number."""
-    newest = max(path.name for path in (resource("migrations") / "versions").glob("[0-9]*.py"))
-    return newest.partition("_")[0]
+    """The newest revision."""
+    return all_revisions()[-1]
 
 
 def alembic_config(names: Names) -> Config:
@@ -101,13 +106,13 @@ def alembic_config(names: Names) -> Config:
     return config
 
 
-def script(names: Names, revision: str | None) -> str:
-    """What brings the tables from this revision (None: from nothing) to the newest, as SQL."""
+def script(names: Names, revision: str | None, until: str = "head") -> str:
+    """What brings the tables from this revision (None: from nothing) to another one, as SQL."""
     from alembic import command
 
     config = alembic_config(names)
     config.output_buffer = io.StringIO()
-    command.upgrade(config, f"{revision}:head" if revision else "head", sql=True)
+    command.upgrade(config, f"{revision}:{until}" if revision else until, sql=True)
     return config.output_buffer.getvalue().strip()
 
 

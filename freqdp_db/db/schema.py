@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 import psycopg
 from psycopg import sql
 
+import freqdp_db
 from freqdp_db import errors
 from freqdp_db.db import revisions
 from freqdp_db.db.connection import PINNED_PATH, Connection, Database, driver, login_of
-from freqdp_db.db.names import find_postgis, literal, postgis_schema, quoted
-from freqdp_db.db.revisions import head_revision, load_objects, render
+from freqdp_db.db.names import find_postgis, format_name, literal, postgis_schema, quoted
+from freqdp_db.db.revisions import SqlObject, head_revision, load_objects, render
 from freqdp_db.db.rights import ROLES, grant_statements, role_statement
 from freqdp_db.db.statements import as_json, execute, from_json, one_value
 from freqdp_db.db.tables import Names
@@ -108,9 +109,11 @@ ROLES_REMEDY = (
     "give the script of `freqdp init --sql --roles` to somebody with CREATEROLE, then run "
     "`freqdp init` again"
 )
+EXTENSION = "freqdp"
+"""Its name, where the functions are installed as one."""
 _HAS_SERIES = "0010"
 """The revision that made the table `series`."""
-_BECOME_OWNER = """DO $owner$
+BECOME_OWNER = """DO $owner$
 BEGIN
     EXECUTE pg_catalog.format('SET LOCAL ROLE %I', (
         SELECT r.rolname FROM pg_catalog.pg_namespace AS n
@@ -228,6 +231,8 @@ def upgrade(
             return result.revision_before == result.revision and not result.objects_changed
 
         current = is_current()
+        if not current:
+            _refuse_extension(connection, names)
         grant = create_roles and _make_roles(connection, names, result, require_roles)
         foreign = not result.created and objects_of_others(connection, database.settings)
         if current and not grant and not foreign and _is_declared(connection, names.schema):
@@ -242,12 +247,37 @@ def upgrade(
             _run_upgrade(connection, names, result)
         result.methods_changed = not _is_declared(connection, names.schema)
         if result.methods_changed:
-            for statement in _declaration_statements(names):
+            for statement in declaration_statements(names):
                 _run(connection, statement)
         if create_roles and not result.roles_missing:
             for statement in grant_statements(names):
                 _run(connection, statement)
     return result
+
+
+def extension_version(connection: Connection, schema: str) -> str | None:
+    """Of the extension that the functions of this installation belong to; None: `init` made them."""
+    query = (
+        "SELECT e.extversion::text FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace "
+        "WHERE e.extname = %s AND n.nspname = %s"
+    )
+    found = execute(connection, query, [EXTENSION, schema]).fetchone()
+    return None if found is None else str(found[0])
+
+
+def _refuse_extension(connection: Connection, names: Names) -> None:
+    """Functions of an extension are replaced by its script alone."""
+    version = extension_version(connection, names.schema)
+    if version is not None:
+        call = f"CALL {format_name(names.schema)}.install()"
+        update = (
+            f"install the files of `freqdp init --extension`, ALTER EXTENSION {EXTENSION} UPDATE, "
+        )
+        raise errors.SchemaStale(
+            f"the functions of schema {names.schema!r} belong to the extension {EXTENSION} {version}, and "
+            "functions, views or tables are not those of this version of freqdp",
+            remedy=f"in the database: {'' if version == freqdp_db.__version__ else update}{call}",
+        )
 
 
 def _require_free_names(connection: Connection, names: Names, revision: str | None) -> None:
@@ -321,7 +351,7 @@ def _create_schemas(connection: Connection, names: Names) -> None:
             try:
                 # waits for another session that is making it
                 with connection.begin_nested():
-                    for statement in _schema_statements(names, schema):
+                    for statement in schema_statements(names, schema):
                         _run(connection, statement)
             except (psycopg.errors.UniqueViolation, psycopg.errors.DuplicateSchema):
                 continue  # that one has made it meanwhile
@@ -344,7 +374,7 @@ def _require_may_create(connection: Connection, schema: str) -> None:
         )
 
 
-def _schema_statements(names: Names, schema: str) -> list[str]:
+def schema_statements(names: Names, schema: str) -> list[str]:
     comment = (
         "freqdp, private: everything derived from raw data"
         if schema == names.schema
@@ -354,22 +384,23 @@ def _schema_statements(names: Names, schema: str) -> list[str]:
 
 
 def _changed_objects(connection: Connection, names: Names, result: UpgradeResult) -> list[str]:
-    """Paths of objects that are not the software's, or not the schema owner's."""
+    """Paths of objects that are not the software's, or not the schema owner's, or gone."""
     if result.created:
         return sorted(o.path for o in load_objects(names))
     before = {p: h for p, _, h in recorded_objects(connection, names.schema)}
     after = {o.path: o.hash for o in load_objects(names)}
     query = (
         "SELECT p.proname::text FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace "
-        "WHERE n.nspname = %(schema)s AND p.proowner <> n.nspowner UNION ALL "
+        "WHERE n.nspname = %(schema)s AND p.proowner = n.nspowner OR n.nspname = %(release)s UNION ALL "
         "SELECT c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
-        "WHERE n.nspname = %(schema)s AND c.relowner <> n.nspowner AND c.relkind = 'v'"
+        "WHERE n.nspname = %(schema)s AND c.relowner = n.nspowner AND c.relkind = 'v'"
     )
-    others = {name for (name,) in execute(connection, query, {"schema": names.schema})}
+    values = {"schema": names.schema, "release": names.release_schema}
+    there = {name for (name,) in execute(connection, query, values)}
     return sorted(
         p
         for p in before.keys() | after.keys()
-        if before.get(p) != after.get(p) or p.partition("_")[2].partition(".")[0] in others
+        if before.get(p) != after.get(p) or p.partition("_")[2].partition(".")[0] not in there
     )
 
 
@@ -379,7 +410,7 @@ def _statements(names: Names, revision: str | None, recorded: list[str]) -> list
     recorded: the identities of the functions and views that are there, in order.
     """
     table = sql.Identifier(names.schema, "sql_object")
-    statements = [f"DROP {render(identity, names)}" for identity in reversed(recorded)]
+    statements = [_drop_statement(render(identity, names)) for identity in reversed(recorded)]
     if revision != head_revision():
         statements.append(revisions.script(names, revision))
     version = f"{quoted(names.schema)}.schema_version"
@@ -388,10 +419,22 @@ def _statements(names: Names, revision: str | None, recorded: list[str]) -> list
         sql.SQL("DELETE FROM {}").format(table).as_string(None),
     ]
     for position, item in enumerate(load_objects(names)):
-        values = map(sql.Literal, (position, item.path, item.identity, item.kind, item.hash))
-        record = sql.SQL("INSERT INTO {} (position, path, identity, kind, hash) VALUES ({})")
-        statements += [item.text, record.format(table, sql.SQL(", ").join(values)).as_string(None)]
+        statements += [item.text, record_statement(names, position, item)]
     return statements
+
+
+def _drop_statement(identity: str) -> str:
+    """An extension that was dropped has taken its functions along."""
+    kind, name = identity.split(" ", 1)
+    return f"DROP {kind} IF EXISTS {name}"
+
+
+def record_statement(names: Names, position: int, item: SqlObject) -> str:
+    """Keep which text an object was made from."""
+    table = sql.Identifier(names.schema, "sql_object")
+    values = map(sql.Literal, (position, item.path, item.identity, item.kind, item.hash))
+    record = sql.SQL("INSERT INTO {} (position, path, identity, kind, hash) VALUES ({})")
+    return record.format(table, sql.SQL(", ").join(values)).as_string(None)
 
 
 def _run_upgrade(connection: Connection, names: Names, result: UpgradeResult) -> None:
@@ -404,7 +447,11 @@ def _run_upgrade(connection: Connection, names: Names, result: UpgradeResult) ->
             # Names of relations only: the detail of this error never holds a row.
             dependants = (error.diag.message_detail or "").splitlines()
             dropped = statement.startswith("DROP ")
-            replaced = statement.removeprefix("DROP ") if dropped else "tables of freqdp's own"
+            replaced = (
+                statement.removeprefix("DROP ").replace("IF EXISTS ", "")
+                if dropped
+                else "tables of freqdp's own"
+            )
             raise errors.SchemaInUse(
                 f"the upgrade replaces {replaced}, but: " + "; ".join(dependants),
                 remedy="drop that object (keep its definition), upgrade, create it again",
@@ -415,7 +462,7 @@ def _run_upgrade(connection: Connection, names: Names, result: UpgradeResult) ->
 # have to import the methods.
 
 
-def _declaration_statements(names: Names) -> list[str]:
+def declaration_statements(names: Names) -> list[str]:
     """Write all rows anew."""
     from freqdp_db.methods.registry import declarations
 
@@ -496,13 +543,13 @@ def script(names: Names, revision: str | None, recorded: list[str]) -> str:
     parts: list[str] = ["BEGIN;", f"{PINNED_PATH};", f"{role_statement(names)};"]
     if revision is None:
         for schema in (names.schema, names.release_schema):
-            parts += [s + ";" for s in _schema_statements(names, schema)]
+            parts += [s + ";" for s in schema_statements(names, schema)]
     else:
         # whoever runs this, all stays with the owner of the schema
         parts.append(f"{ownership_statement(names)};")
-        parts.append(_BECOME_OWNER.format(schema=literal(names.schema)))
+        parts.append(BECOME_OWNER.format(schema=literal(names.schema)))
     parts += [s.rstrip().rstrip(";") + ";" for s in _statements(names, revision, recorded)]
-    parts += [s + ";" for s in _declaration_statements(names)]
+    parts += [s + ";" for s in declaration_statements(names)]
     parts += [s + ";" for s in grant_statements(names)]
     parts.append("COMMIT;")
     parts.append(_CLOSE_ESTIMATES.format(close=estimates_closed(names)))
