@@ -1,4 +1,4 @@
-"""A small made-up city for the tests of the synthetic methods: persons with trips between places."""
+"""A small made-up city for synthetic methods and counts: persons with trips between places."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
+from freqdp_db.methods.counts.zones import BinKind, Bins, Squares, Zones, blocks_of
 from freqdp_db.methods.synthesis import sampling as fitting
 from freqdp_db.methods.synthesis.estimation import smoothed
 from freqdp_db.methods.synthesis.public import MINUTE_US, Period, Region
@@ -109,3 +110,17 @@ def riders(objects: int, seed: int) -> tuple[Trajectories, Locations]:
     places = Locations(np.concatenate(xs), np.concatenate(ys))
     location = np.arange(len(at), dtype=np.int32)
     return Trajectories(offsets, location, at, at[offsets[:-1]]), places
+
+
+def grid_zones(width: float = 2_000.0, block: float = 8_000.0) -> Zones:
+    """Squares over the region, and blocks of them as districts."""
+    columns, rows = int(REGION.x_max // width), int(REGION.y_max // width)
+    number = np.arange(columns * rows)
+    x, y = (number % columns + 0.5) * width, (number // columns + 0.5) * width
+    district, names = blocks_of(x, y, block)
+    squares = Squares(width, 0, 0, number.reshape(rows, columns).astype(np.int32))
+    return Zones(tuple(map(str, number)), district, names, x, y, (), squares)
+
+
+def time_bins(kind: BinKind = "hour-of-day", timezone: str = "Europe/Brussels") -> Bins:
+    return Bins(kind, PERIOD, timezone)

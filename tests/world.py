@@ -114,8 +114,8 @@ def value(url: str, statement: str, *values: Any) -> Any:
 
 
 def wait_for(done: Callable[[], Any], what: str) -> Any:
-    """Until it gives something that is true."""
-    deadline = time.monotonic() + 60
+    """Until it gives something that is true; a busy machine may take its time."""
+    deadline = time.monotonic() + 300
     while not (found := done()):
         assert time.monotonic() < deadline, f"waited for {what}"
         time.sleep(0.02)

@@ -20,7 +20,7 @@ import psycopg
 import pytest
 import typer
 from psycopg.conninfo import make_conninfo
-from world import freqdp, query
+from world import freqdp, query, try_only
 
 from freqdp_db.cli.main import app
 
@@ -136,6 +136,8 @@ def _run(url: str, *pages: str) -> list[str]:
 def terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
+    # the pages go on with this one, and leave out what is said of the others
+    try_only(monkeypatch, "lg+swap+cut, short pieces")
     return tmp_path
 
 
@@ -190,9 +192,9 @@ def test_every_command_is_documented() -> None:
     assert sorted(_documented()) == sorted(_commands(typer.main.get_command(app)))
 
 
-@pytest.mark.parametrize("code", [0, 1, 2, 3, 4, 5, 6, 130])
-def test_exit_codes_are_documented(code: int) -> None:
-    assert re.search(rf"^\| {code} \|", OVERVIEW, re.MULTILINE)
+def test_exit_codes_are_documented() -> None:
+    for code in (0, 1, 2, 3, 4, 5, 6, 130):
+        assert re.search(rf"^\| {code} \|", OVERVIEW, re.MULTILINE), code
 
 
 def test_links_lead_somewhere() -> None:

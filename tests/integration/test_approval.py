@@ -213,17 +213,3 @@ def test_a_job_that_asks_to_be_held_waits_for_a_person(city: str) -> None:
     assert _serve(city).done == 1
     assert value(city, "SELECT held FROM freqdp.release") is True
     assert value(city, "SELECT count(*) FROM freqdp.metric") == 0
-
-
-def test_unlinking_is_checked_again_when_it_is_approved(city: str) -> None:
-    freqdp(city, "anonymize", "city", "--method", "swap", "--hold", "--as", "mixed").succeeded()
-    freqdp(city, "anonymize", "city", "--method", "lg", *LITTLE).succeeded()
-    refused = freqdp(city, "release", "approve", "mixed").refused("city_1", "same source")
-    assert "leave this one held" in refused["remedy"] and "--beside" not in refused["remedy"]
-    freqdp(city, "release", "withdraw", "city_1").succeeded()
-    freqdp(city, "release", "approve", "mixed").succeeded()
-    freqdp(
-        city, "anonymize", "city", "--method", "lg", *LITTLE, "--hold", "--as", "edited"
-    ).succeeded()
-    refused = freqdp(city, "release", "approve", "edited").refused("mixed", "same source")
-    assert "leave this one held" in refused["remedy"] and "--hold" not in refused["remedy"]

@@ -113,13 +113,6 @@ def test_cut_at_every_length(database_url: str) -> None:
     assert failed > 25 and whole > 5
 
 
-@pytest.mark.parametrize("rows", [0, 1])
-def test_few_rows_are_whole(database_url: str, rows: int) -> None:
-    query = sql.SQL("SELECT n, n::float8 AS x FROM generate_series(1, {}) AS n").format(rows)
-    with opened(database_url) as database, database.begin() as connection:
-        assert len(read_arrays(driver(connection), query, NARROW)["n"]) == rows
-
-
 # --- Waiting for the server in the middle of a COPY: with many open files, and when it goes away.
 
 

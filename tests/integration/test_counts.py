@@ -159,26 +159,25 @@ def test_resumed_after_its_draw(town: str, monkeypatch: pytest.MonkeyPatch) -> N
     assert value(town, "SELECT count(*) FROM freqdp.spend WHERE kind = 'spend'") == 1
 
 
-@pytest.mark.parametrize("table", ["visits", "flows", "trips"])
-def test_a_changed_number_is_found(town: str, table: str) -> None:
+def test_a_changed_number_is_found(town: str) -> None:
     freqdp(town, *COUNTS).succeeded()
-    query(town, f"UPDATE freqdp_release.town_1_{table} SET value = value + 1 WHERE bin = 2")
-    answer = freqdp(town, "release", "verify", "town_1")
-    assert answer.code == 3 and f"town_1_{table}" in answer.err
+    for table in ("visits", "flows", "trips"):
+        change = f"UPDATE freqdp_release.town_1_{table} SET value = value %s 1 WHERE bin = 2"
+        query(town, change % "+")
+        answer = freqdp(town, "release", "verify", "town_1")
+        assert answer.code == 3 and f"town_1_{table}" in answer.err
+        query(town, change % "-")
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
+def test_bad_input_spends_nothing(town: str) -> None:
+    for options, said in (
         (("--zones", "grid:2km", "--tables", "visits", "--threshold", "5"), "--threshold"),
         (("--zones", "grid:2km", "--tables", "visits,cars"), "--tables"),
         (("--zones", "circle:3"), "--zones"),
         (("--zones", "grid:2km", "--bins", "minute"), "--bins"),
         (("--zones", "grid:10m"), "zones are too many"),
         ((), "--zones"),
-    ],
-)
-def test_bad_input_spends_nothing(town: str, options: tuple[str, ...], said: str) -> None:
-    freqdp(town, "anonymize", "town", "--method", "counts", *options).refused(said)
+    ):
+        freqdp(town, "anonymize", "town", "--method", "counts", *options).refused(said)
     assert value(town, "SELECT count(*) FROM freqdp.spend WHERE kind = 'spend'") == 0
     assert value(town, "SELECT count(*) FROM freqdp.release") == 0

@@ -65,21 +65,14 @@ DAY = "date '2024-03-01' + i"
 @pytest.mark.parametrize(
     ("expression", "options", "plain"),
     [
-        ("t", (), "t"),
-        ("(t AT TIME ZONE 'UTC')::timestamp", (), "t"),
-        ("(t AT TIME ZONE 'Asia/Shanghai')::timestamp", ("--timezone", "Asia/Shanghai"), "t"),
         (
             "(t AT TIME ZONE 'America/New_York')::timestamp(0)",
             ("--timezone", "america/new_york"),
             "t",
         ),
         (f"{EPOCH}::int8", (), "t"),
-        (f"{EPOCH}::int4", (), "t"),
-        (f"{EPOCH}::float8", (), "t"),
         (f"{EPOCH}::numeric(20, 3)", (), "t"),
         (f"({EPOCH} * 1000)::int8", (), "t"),
-        (f"({EPOCH} * 1000)::float8", (), "t"),
-        (f"({EPOCH} * 1000)::numeric", (), "t"),
         (f"({EPOCH} * 1000000)::int8", (), "t"),
         # fractions of seconds survive
         (f"{EPOCH}::float8 + 0.125 * i", (), "t + i * interval '125 ms'"),
@@ -107,20 +100,13 @@ def test_times(database_url: str, expression: str, options: tuple[str, ...], pla
 @pytest.mark.parametrize(
     ("position", "options", "source_srid", "srid"),
     [
-        (f"{POINT}::geometry(Point, 4326) AS geom", (), 4326, 32650),
         (f"{POINT}::geometry AS geom", (), 4326, 32650),
-        (f"{POINT}::geography AS geom", (), 4326, 32650),
         (f"{POINT}::geography(Point, 4326) AS geom", (), 4326, 32650),
         (f"ST_Force3DZ({POINT}, 55)::geometry(PointZ, 4326) AS geom", (), 4326, 32650),
-        (f"ST_Force3DM({POINT}, 7)::geometry(PointM, 4326) AS geom", (), 4326, 32650),
-        (f"ST_Force4D({POINT})::geometry(PointZM, 4326) AS geom", (), 4326, 32650),
-        (f"ST_Force3DZ({POINT})::geometry(GeometryZ, 4326) AS geom", (), 4326, 32650),
-        (f"ST_Transform({POINT}, 3857)::geometry(Point, 3857) AS geom", (), 3857, 32650),
         (f"ST_Transform({POINT}, 3857) AS geom", (), 3857, 32650),
         (f"ST_Transform({POINT}, 32650)::geometry(Point, 32650) AS geom", (), 32650, 32650),
         (f"ST_Transform({POINT}, 32649)::geometry(Point, 32649) AS geom", (), 32649, 32649),
         (f"ST_Transform({POINT}, 4490) AS geom", (), 4490, 32650),
-        ("lon::float8 AS x, lat::float8 AS y", ("--lon", "x", "--lat", "y"), 4326, 32650),
         ("lon::numeric(9, 6) AS x, lat AS y", ("--lon", "x", "--lat", "y"), 4326, 32650),
         ('lon::float8 AS "X", lat AS "Y"', ("--lon", "X", "--lat", '"Y"'), 4326, 32650),
     ],
@@ -163,12 +149,9 @@ def test_positions(
 @pytest.mark.parametrize(
     "key",
     [
-        "o::int2",
         "(o - 3)::int4",
-        "o * 1000000000000",
         "md5(o::text)::uuid",
         "'Ünïcödé \" '' \\ ' || o",
-        "('plate ' || o)::varchar(12)",
         "(o || '.5')::numeric",
         "o % 2 = 0",
     ],
@@ -196,7 +179,6 @@ def test_object_keys(database_url: str, key: str) -> None:
 @pytest.mark.parametrize(
     "relation",
     [
-        "CREATE VIEW v AS SELECT * FROM walks",
         "CREATE MATERIALIZED VIEW v AS SELECT * FROM walks",
         "CREATE VIEW v AS SELECT w.* FROM walks w JOIN (VALUES ('person 1'), ('person 2'), "
         "('person 3'), ('person 4'), ('person 5'), ('person 6')) k (who) USING (who)",
@@ -206,7 +188,7 @@ def test_object_keys(database_url: str, key: str) -> None:
         "CREATE VIEW v AS SELECT (string_to_array(who, ' '))[2]::int AS who, at, "
         "geom::geometry AS geom FROM walks",
     ],
-    ids=["view", "materialized view", "join", "partitioned", "computed"],
+    ids=["materialized view", "join", "partitioned", "computed"],
 )
 def test_relations(database_url: str, relation: str) -> None:
     _walks(database_url)
@@ -219,14 +201,11 @@ def test_relations(database_url: str, relation: str) -> None:
 @pytest.mark.parametrize(
     ("condition", "objects"),
     [
-        ("who < 'person 4'", 3),
         ("who LIKE 'person%' AND who <> '100%'", 6),
         ("who IN ('person 1', 'person 2') -- only these", 2),
         ("who = 'person 1' OR who = 'person 6'", 2),
         ("who ~ '^person [1-5]$' /* and {not} the :sixth */", 5),
-        ("who = $q$person 3$q$", 1),
         ("EXISTS (SELECT FROM generate_series(1, 2) g WHERE walks.who = 'person ' || g)", 2),
-        ("extract(hour FROM at) % 24 >= 0", 6),
     ],
 )
 def test_where(database_url: str, condition: str, objects: int) -> None:
@@ -340,7 +319,7 @@ PLACES = (
 )
 
 
-@pytest.mark.parametrize("metres", [100.0, 250.0, 0.5])
+@pytest.mark.parametrize("metres", [100.0, 0.5])
 def test_snap_grid(database_url: str, metres: float) -> None:
     """Cells are multiples of the metres; a border belongs to the cell above it."""
     points = [(0.01, 0.99), (1.0, 2.5), (-0.01, -1.0), (-3.25, 17.5), (12.0, -0.3)]
@@ -676,10 +655,8 @@ def test_a_build_warns_of_an_object_that_is_too_many(database_url: str) -> None:
     ("source", "column"),
     [
         ('"Fleet"."Ping"', '"When"'),
-        ("Fleet.Ping", "When"),
         # as SQL reads them
         ("FLEET.OTHER", "WHEN"),
-        ("fleet.other", "when"),
     ],
 )
 def test_names_fold_by_one_rule(database_url: str, source: str, column: str) -> None:
@@ -728,8 +705,8 @@ def test_a_name_that_differs_in_capitals_is_offered(database_url: str) -> None:
     assert add.refused()["remedy"] == 'there is "Fleet"."Ping": write it so'
 
 
-@pytest.mark.parametrize("srid", [32650, 3857])
-def test_projected_columns(database_url: str, srid: int) -> None:
+def test_projected_columns(database_url: str) -> None:
+    srid = 3857
     for column, function in (("x", "ST_X"), ("y", "ST_Y")):
         query(database_url, f"CREATE FUNCTION p_{column}(lon float8, lat float8) RETURNS float8 "
               f"RETURN {function}(ST_Transform({POINT}, {srid}))")  # fmt: skip

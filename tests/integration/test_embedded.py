@@ -349,7 +349,7 @@ def test_commands(server: EmbeddedServer) -> None:
     assert json.loads(freqdp("stop", "--json").stdout) == {"stopped": True}
 
 
-@pytest.mark.parametrize("mode", [0o777, 0o1777, 0o770, 0o730])
+@pytest.mark.parametrize("mode", [0o777, 0o730])
 def test_a_directory_that_others_may_write_to_is_refused(scratch: Path, mode: int) -> None:
     """They could swap the files that the server is made of."""
     data_dir = scratch / "open"

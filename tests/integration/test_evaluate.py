@@ -176,13 +176,6 @@ def test_match_writes_the_road_of_each_sample(released: str) -> None:
     freqdp(released, *again, "--replace").succeeded()
 
 
-def test_a_changed_table_is_noticed(released: str) -> None:
-    query(released, "UPDATE freqdp_release.r SET trajectory_id = trajectory_id + 1 WHERE seq = 1")
-    answer = freqdp(released, "evaluate", "r")
-    assert answer.code == 3
-    assert query(released, "SELECT name FROM freqdp.metric") == []
-
-
 # --- `freqdp audit` on a city: what it says, and that it writes nothing.
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from library import opened
+from synthetic_world import rough_fits
 from world import Answer, freqdp, query, value
 
 from freqdp_db.evaluation.evaluate import approve_within_limit
@@ -69,6 +70,12 @@ AGAIN = {
         "fleet.other",
     ),
 }
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the releases are worth does not matter here."""
+    rough_fits(monkeypatch)
 
 
 def _add(url: str, name: str, source: str, *more: str, object_: str = "van") -> Answer:
@@ -341,8 +348,10 @@ def _budget(answer: Answer) -> tuple[str, bool, Any]:
     return account["source_relation"], said["budget_is_new"], account["granted"]
 
 
-@pytest.mark.parametrize("made", SAME)
-@pytest.mark.parametrize("first", ["fleet.ping", "fleet.s"])
+@pytest.mark.parametrize(
+    ("made", "first"),
+    [*((made, "fleet.ping") for made in SAME), *((made, "fleet.s") for made in SAME[-2:])],
+)
 def test_one_budget_for_what_reads_the_same(database_url: str, made: str, first: str) -> None:
     query(database_url, FLEET)
     query(database_url, made)

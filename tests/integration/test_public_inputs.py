@@ -61,10 +61,10 @@ def test_a_declared_unit_is_not_moved_by_anybody(database_url: str) -> None:
     assert query(url, _TIMES) == before
 
 
-@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+@pytest.mark.parametrize("unit", ["ms", "ns"])
 def test_units(database_url: str, unit: str) -> None:
     url = database_url
-    factor = {"s": 1, "ms": 1000, "us": 1000000, "ns": 1000000000}[unit]
+    factor = {"ms": 1000, "ns": 1000000000}[unit]
     _persons(url, time=f"({factor} * extract(epoch FROM t))::int8", objects=3)
     _add(url, "--time-unit", unit).succeeded()
     freqdp(url, "dataset", "build", "d").succeeded()
@@ -219,20 +219,20 @@ _VIEWS = {
 }
 
 
-@pytest.mark.parametrize("word", _VIEWS)
-def test_views_that_choose_by_other_rows(database_url: str, word: str) -> None:
+def test_views_that_choose_by_other_rows(database_url: str) -> None:
     url = database_url
     _persons(url)
-    query(url, f"CREATE VIEW inner_view AS {_VIEWS[word]}")
-    query(url, "CREATE VIEW chosen AS SELECT * FROM inner_view WHERE lat > 0")
-    (warning,) = _add(url, *_FACTS, source="public.chosen").succeeded()["warnings"]
-    assert "inner_view" in warning and word in warning and "persons" in warning
+    for number, (word, view) in enumerate(_VIEWS.items()):
+        query(url, f"CREATE VIEW inner_{number} AS {view}")
+        query(url, f"CREATE VIEW chosen_{number} AS SELECT * FROM inner_{number} WHERE lat > 0")
+        if number:
+            freqdp(url, "dataset", "drop", "d").succeeded()
+        (warning,) = _add(url, *_FACTS, source=f"public.chosen_{number}").succeeded()["warnings"]
+        assert f"inner_{number}" in warning and word in warning and "persons" in warning
     built = freqdp(url, "dataset", "build", "d", in_words=True)
     assert warning in built.out
-    assert any(
-        warning in note
-        for note in freqdp(url, "plan", "d", "--method", "strict").succeeded()["notes"]
-    )
+    planned = freqdp(url, "plan", "d", "--method", "strict").succeeded()
+    assert any(warning in note for note in planned["notes"])
     assert freqdp(url, "plan", "d", "--method", "swap").succeeded()["notes"] == []
     assert warning in freqdp(url, *_STRICT).err
 

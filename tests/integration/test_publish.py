@@ -207,19 +207,16 @@ def test_an_analysts_rights_are_enough_here(city: str, other: str) -> None:
     assert _publish(analyst, other, "--all")["copied"] == ["r", "s", "areas"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
+def test_refused(city: str, other: str) -> None:
+    before = written(other)
+    for arguments, words in (
         (("kept",), "not for analysts"),
         (("seeded",), "not for analysts"),
         (("none",), "no release 'none'"),
         ((), "give the name of a release, or --all"),
         (("r", "--all"), "give the name of a release, or --all"),
-    ],
-)
-def test_refused(city: str, other: str, arguments: tuple[str, ...], words: str) -> None:
-    before = written(other)
-    freqdp(city, "release", "publish", "--to", other, *arguments).refused(words)
+    ):
+        freqdp(city, "release", "publish", "--to", other, *arguments).refused(words)
     assert written(other) == before
 
 

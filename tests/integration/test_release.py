@@ -377,13 +377,9 @@ def test_what_was_verified_is_not_verified_again(
     "tampering",
     [
         "UPDATE {r} SET at = at + interval '1 us' WHERE ctid = '(0,7)'",
-        "UPDATE {r} SET geom = ST_Translate(geom, 1e-9, 0) WHERE ctid = '(0,7)'",
-        "UPDATE {r} SET seq = 1000000 WHERE ctid = '(0,7)'",
-        "DELETE FROM {r} WHERE ctid = '(0,7)'",
         "UPDATE {r}_line SET geom = ST_Reverse(geom) WHERE ctid = '(0,1)'",
         "UPDATE {p}.edit_run SET seq[1] = seq[1] + 1 WHERE (release_id, step, operation) = (1, 1, 'd')"
         " AND trajectory_id = 5",
-        "UPDATE {p}.tf_target SET target = target + 1 WHERE ctid = '(0,3)'",
         "UPDATE {p}.release_key SET released_id = 17 WHERE trajectory_id = 3",
         "UPDATE {p}.sample SET location_id = 0 WHERE (trajectory_id, seq) = (3, 2)",
     ],
@@ -495,8 +491,14 @@ def test_withdraw_names_what_hangs_on_it(released: str) -> None:
     assert fingerprint(released, "demo.city") == source
 
 
-@pytest.mark.parametrize("table", ["r", "r_line", "r_trip", "city_current"])
-@pytest.mark.parametrize("how", ["transaction", "temporary view", "grant"])
+@pytest.mark.parametrize(
+    ("how", "table"),
+    [
+        *(("transaction", table) for table in ("r", "r_line", "r_trip", "city_current")),
+        ("temporary view", "r_trip"),
+        ("grant", "city_current"),
+    ],
+)
 def test_an_analyst_cannot_keep_a_release(
     released: str, monkeypatch: pytest.MonkeyPatch, how: str, table: str
 ) -> None:
@@ -610,12 +612,9 @@ def test_withdrawn_release_leaves_its_record(released: str) -> None:
 
 
 def test_find_says_what_an_id_is_worth_in_each_kind(released: str) -> None:
-    withdraw(released, "r")
-    freqdp(released, "load", "demo", "--objects", "60", "--days", "2", "--replace").succeeded()
     key = value(released, "SELECT min(object_id) FROM demo.city")
     region = ("--region", "4.26,50.79,4.44,50.91", "--period", "2024-03-03/2024-03-07")
     freqdp(released, "dataset", "set", "city", *region).succeeded()
-    freqdp(released, "dataset", "build", "city").succeeded()
     for method, words, has_id in (
         ("strict", "nobody's trips", False),
         ("swap", "swapped: a trajectory of this id begins with it", True),
@@ -624,7 +623,7 @@ def test_find_says_what_an_id_is_worth_in_each_kind(released: str) -> None:
         ("w4m", None, True),
     ):
         name = f"by_{method}"
-        more = ("--epsilon", "4") if method == "strict" else ("--hold",)
+        more = ("--size", "50") if method == "strict" else ("--hold",)
         anonymize(released, "city", method, "--as", name, *more)
         found = freqdp(released, "release", "find", "--object", key).succeeded()
         (row,) = (f for f in found if f["release"] == name)
@@ -663,6 +662,7 @@ def test_same_request_is_answered_once(released: str) -> None:
         answer = anonymize(released, "city", "lg", *options)
         assert (answer["name"], answer["existed"]) == ("r", True)
         assert answer["verified"] is None
+        assert answer["name_not_used"] == ("another" if "--as" in options else None)
     # an equal build is the same data
     freqdp(released, "dataset", "build", "city").succeeded()
     assert anonymize(released, "city", "lg")["existed"] is True
@@ -711,9 +711,9 @@ def test_budget_refusal_explains_itself(released: str) -> None:
     assert freqdp(released, "ledger", "verify").succeeded()["valid"] is True
 
 
-@pytest.mark.parametrize(("text", "seconds"), [("5min", 300), ("90", 90)])
-def test_time_step(city: str, text: str, seconds: int) -> None:
-    anonymize(city, "city", "lg", "--time-step", text, "--as", "coarse")
+def test_time_step(city: str) -> None:
+    seconds = 300
+    anonymize(city, "city", "lg", "--time-step", "5min", "--as", "coarse")
     assert query(
         city,
         "SELECT count(*) FILTER (WHERE extract(epoch FROM at) %% %s <> 0), count(*) > 0 "
@@ -730,29 +730,6 @@ def test_time_step(city: str, text: str, seconds: int) -> None:
     verify(city, "coarse")
 
 
-def test_names_that_are_almost_right(released: str) -> None:
-    near = freqdp(released, "release", "show", "rr").refused("'rr'")
-    assert near["remedy"].startswith("did you mean r? ")
-    assert (
-        freqdp(released, "plan", "citty", "--method", "lg")
-        .refused()["remedy"]
-        .startswith("did you mean city? ")
-    )
-    assert "did you mean" not in freqdp(released, "plan", "x", "--method", "lg").refused()["remedy"]
-    analyst = make_conninfo(released, options="-c role=freqdp_analyst")
-    assert "did you mean r?" in freqdp(analyst, "release", "show", "rr").refused()["remedy"]
-
-
-def test_a_name_that_is_not_used_is_said(released: str) -> None:
-    again = anonymize(released, "city", "lg", "--as", "other")
-    assert (again["name"], again["name_not_used"]) == ("r", "other")
-    words = freqdp(
-        released, "anonymize", "city", "--method", "lg", "--as", "other", in_words=True
-    ).out
-    assert "--as other was not used: the release that answers is called r" in words
-    assert anonymize(released, "city", "lg", "--as", "r")["name_not_used"] is None
-
-
 def test_curators_and_analysts_get_the_same_names_and_numbers(released: str) -> None:
     analyst = make_conninfo(released, options="-c role=freqdp_analyst")
     for command in (("release", "show", "r"), ("release", "list")):
@@ -764,21 +741,19 @@ def test_curators_and_analysts_get_the_same_names_and_numbers(released: str) -> 
         assert curators["parameters"] == analysts["parameters"]
     plan = freqdp(released, "plan", "city", "--method", "lg").succeeded()
     assert plan["parameters"] == curators["parameters"]
+    assert "did you mean r?" in freqdp(analyst, "release", "show", "rr").refused()["remedy"]
 
 
-@pytest.mark.parametrize("method", ["lg", "gl", "pure-g", "pure-l"])
+@pytest.mark.parametrize("method", ["gl", "pure-l"])
 def test_methods(city: str, method: str) -> None:
     answer = anonymize(city, "city", method, "--epsilon", "0.8")
-    mechanisms = {"lg": ["local", "global"], "gl": ["global", "local"], "pure-g": ["global"],
-                  "pure-l": ["local"]}[method]  # fmt: skip
+    mechanisms = {"gl": ["global", "local"], "pure-l": ["local"]}[method]
     assert [step["mechanism"] for step in answer["steps"]] == mechanisms
     shares = {m: Decimal("0.8") / len(mechanisms) for m in mechanisms}
     for mechanism in ("global", "local"):
         found = answer["parameters"].get(f"epsilon_{mechanism}", 0)
         assert Decimal(str(found)) == shares.get(mechanism, 0)
     verify(city, answer["name"])
-    pair = answer["guarantee"]["artefacts"].get("both_vectors", {}).get("accounted_epsilon")
-    assert pair == {"lg": "0.4"}.get(method)
 
 
 @pytest.mark.parametrize("method", ["sc", "rsc"])
@@ -837,11 +812,8 @@ def test_it_is_said_who_is_gone_and_how_much_is_left(city: str) -> None:
     assert any(line.startswith("Of the original samples at least ") for line in both)
 
 
-@pytest.mark.parametrize("method", ["gl", "lg"])
-def test_paged_search_gives_the_same_release(
-    city: str, method: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = ("anonymize", "city", "--method", method, "--seed", "7", "--new-draw")
+def test_paged_search_gives_the_same_release(city: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = ("anonymize", "city", "--method", "gl", "--seed", "7", "--new-draw")
     pages: list[Any] = []
     read = inputs.cell_segments
 
@@ -872,11 +844,10 @@ def test_an_hour_of_a_release_is_found_by_its_index(released: str) -> None:
     assert any("r_at_idx" in line for (line,) in plan), plan
 
 
-@pytest.mark.parametrize("change", ["DROP TABLE {}", "ALTER TABLE {} RENAME TO elsewhere"])
-def test_what_was_dropped_by_hand_can_be_withdrawn(released: str, change: str) -> None:
+def test_what_was_dropped_by_hand_can_be_withdrawn(released: str) -> None:
     query(released, "DROP VIEW freqdp_release.city_current, freqdp_release.city_current_trip")
     query(released, "DROP VIEW freqdp_release.r_trip")
-    query(released, change.format("freqdp_release.r"))
+    query(released, "DROP TABLE freqdp_release.r")
     answer = freqdp(released, "release", "verify", "r")
     assert answer.code == 3 and "is not there" in answer.err
     lost = freqdp(released, "anonymize", "city", "--method", "lg").refused(
@@ -887,5 +858,4 @@ def test_what_was_dropped_by_hand_can_be_withdrawn(released: str, change: str) -
     assert doctor.code == 1 and "freqdp_release.r is not there" in doctor.out
     withdraw(released, "r")
     assert value(released, "SELECT count(*) FROM freqdp_release.catalog") == 0
-    if change.startswith("DROP"):  # a table that was renamed keeps its indexes, by their names
-        anonymize(released, "city", "lg", "--new-draw", "--as", "r")
+    anonymize(released, "city", "lg", "--new-draw", "--as", "r")

@@ -95,17 +95,6 @@ def test_two_builds_by_two_logins(people: dict[str, str]) -> None:
     freqdp(people["admin"], "dataset", "build", "d").succeeded()
 
 
-def test_an_auditor_sees_no_coordinates(people: dict[str, str]) -> None:
-    """With --snap exact the corner of the grid is a sample's place."""
-    freqdp(people["admin"], *ADD, "--snap", "exact").succeeded()
-    freqdp(people["runner"], "dataset", "build", "d").succeeded()
-    freqdp(people["auditor"], "dataset", "show", "d").succeeded()
-    with psycopg.connect(people["auditor"], autocommit=True) as connection:
-        with pytest.raises(psycopg.errors.InsufficientPrivilege):
-            connection.execute("SELECT grid FROM freqdp.build")
-        assert connection.execute("SELECT fingerprint FROM freqdp.build").fetchone()
-
-
 def test_who_holds_and_who_approves(people: dict[str, str]) -> None:
     freqdp(people["admin"], *ADD).succeeded()
     freqdp(people["runner"], "dataset", "build", "d").succeeded()

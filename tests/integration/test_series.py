@@ -282,20 +282,15 @@ def test_schedules_with_windows_in_freqdp_toml(city: str, tmp_path: Path) -> Non
     freqdp(city, "apply", "--file", str(file)).refused("none of day, week, month")
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
+def test_a_schedule_that_makes_no_sense_is_refused(city: str) -> None:
+    for options, words in (
         (("--window", "yesterday"), "none of day, week, month"),
         (("--since", "2024-03-04"), "for schedules with --window"),
         (("--window", "week", "--since", "2024-03-04"), "is a day"),
         (("--window", "day", "--since", "2024-03-40"), "not a window"),
         (("--window", "day", "--series", "a" * 50), "not a usable name"),
-    ],
-)
-def test_a_schedule_that_makes_no_sense_is_refused(
-    city: str, options: tuple[str, ...], words: str
-) -> None:
-    freqdp(city, "schedule", "add", "city", *LG, "--at", "0 3 * * *", *options).refused(words)
+    ):
+        freqdp(city, "schedule", "add", "city", *LG, "--at", "0 3 * * *", *options).refused(words)
     assert query(city, "SELECT count(*) FROM freqdp.schedule") == [(0,)]
 
 

@@ -52,7 +52,7 @@ def test_no_trips_where_points_are_only_middles(city: str) -> None:
     assert value(city, "SELECT to_regclass('freqdp_release.city_current_line')") is not None
 
 
-@pytest.mark.parametrize("method", ["lg", "w4m", "glove", "lg+cut"])
+@pytest.mark.parametrize("method", ["glove", "lg+cut"])
 def test_the_columns_of_a_release_are_known_before_it_is_made(city: str, method: str) -> None:
     request = Request.parse(method)
     anonymize(city, "city", method)

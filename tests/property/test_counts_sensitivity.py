@@ -9,10 +9,9 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-from counts_world import grid_zones, time_bins
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from synthetic_world import PERIOD, REGION, small_city, without
+from synthetic_world import PERIOD, REGION, grid_zones, small_city, time_bins, without
 
 from freqdp_db.methods.counts.contributions import WHOLE, Contributions, contributions_of
 from freqdp_db.methods.counts.measuring import bounded_by, cells_of, first_numbers, totals

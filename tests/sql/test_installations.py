@@ -34,19 +34,13 @@ def test_postgis_in_another_schema(shared_server: SharedServer) -> None:
         assert query(url, near % (place, METRIC_SRID)) == [(3,)]
 
 
-@pytest.mark.parametrize(
-    "names",
-    [("privé", "Released Things"), ('we"ird :x $1 \\', "semi;colon' -- {}")],
-    ids=["plain", "odd"],
-)
-def test_other_schema_names(empty_database_url: str, names: tuple[str, str]) -> None:
+def test_other_schema_names(empty_database_url: str) -> None:
+    names = ('we"ird :x $1 \\', "semi;colon' -- {}")
     own = {"schema": names[0], "release_schema": names[1]}
     relation = make_points(empty_database_url, "points", POINTS)
     with opened(empty_database_url, **own) as database, roles_dropped(database):
         assert schema.upgrade(database).created
         schema.require_current(database)
-        if ":" not in names[0]:  # GeoAlchemy2's reflection reads it as a parameter
-            check_tables(database)
         whole_job(database, relation)
         assert not schema.upgrade(database).changed
         # two installations live side by side

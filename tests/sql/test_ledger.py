@@ -9,6 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 from library import build_points, make_points, opened, release
+from servers import SharedServer, cloned
 from world import freqdp, query, value
 
 from freqdp_db.db.ledger import entry_hash
@@ -27,15 +28,22 @@ END $$
 """
 
 
+@pytest.fixture(scope="module")
+def spent_template(shared_server: SharedServer, template_db: str) -> Iterator[str]:
+    with cloned(shared_server.get(), template_db) as url:
+        relation = make_points(url, "points", POINTS)
+        with opened(url) as database:
+            build_points(database, "d", relation, snap="grid:100")
+            for number in (1, 2):
+                release(database, "d", f"d_{number}", epsilon=str(number), signature=2)
+        yield str(value(url, "SELECT current_database()::text"))
+
+
 @pytest.fixture
-def spent(database_url: str) -> Iterator[str]:
+def spent(shared_server: SharedServer, spent_template: str) -> Iterator[str]:
     """A source with a budget of 1,000 and two releases; entries 1 to 3."""
-    relation = make_points(database_url, "points", POINTS)
-    with opened(database_url) as database:
-        build_points(database, "d", relation, snap="grid:100")
-        for number in (1, 2):
-            release(database, "d", f"d_{number}", epsilon=str(number), signature=2)
-    yield database_url
+    with cloned(shared_server.get(), spent_template) as url:
+        yield url
 
 
 def _heads(url: str) -> list[str]:

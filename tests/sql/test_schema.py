@@ -12,6 +12,7 @@ import pytest
 from installed import OURS, POINTS, check_tables, psql, query, roles_dropped, whole_job
 from library import make_points, opened
 from servers import SharedServer, cloned
+from world import freqdp
 
 from freqdp_db import errors
 from freqdp_db.db import schema
@@ -47,12 +48,6 @@ def test_twice_changes_nothing(database_url: str) -> None:
         assert not result.changed and result.objects_changed == []
         assert _objects(database_url) == before
         schema.require_current(database)
-
-
-def test_command_twice(run_cli: Any) -> None:
-    done = run_cli("init")
-    assert done.returncode == 0, done.stderr
-    assert "Nothing to do" in done.stdout
 
 
 def test_the_newest_revision_is_alembics_head() -> None:
@@ -121,17 +116,9 @@ def test_stale_is_refused(database_url: str, what: str) -> None:
         assert "freqdp init" in (caught.value.remedy or "")
 
 
-def test_commands_refuse_a_stale_schema(database_url: str, run_cli: Any) -> None:
+def test_commands_refuse_a_stale_schema(database_url: str) -> None:
     query(database_url, STALE["an older revision"])
-    done = run_cli("dataset", "list")
-    assert done.returncode == 1
-    assert "freqdp init" in done.stderr and "Traceback" not in done.stderr
-
-
-def test_missing_is_refused(empty_database_url: str, run_cli: Any) -> None:
-    done = run_cli("dataset", "list", env={"DATABASE_URL": empty_database_url})
-    assert done.returncode == 1
-    assert "freqdp init" in done.stderr and "Traceback" not in done.stderr
+    assert "freqdp init" in freqdp(database_url, "dataset", "list").refused()["remedy"]
 
 
 def test_changed_object_is_replaced(database_url: str) -> None:
@@ -150,7 +137,7 @@ def test_changed_object_is_replaced(database_url: str) -> None:
     assert query(database_url, privileges) == before, "the grants are made again"
 
 
-def test_users_view_stops_the_upgrade(database_url: str, run_cli: Any) -> None:
+def test_users_view_stops_the_upgrade(database_url: str) -> None:
     """Refused, naming the view; the whole upgrade is rolled back and the view still works."""
     query(database_url, 'CREATE SCHEMA "the Users"')
     query(database_url, 'CREATE VIEW "the Users"."top Places" AS SELECT * FROM freqdp.signature')
@@ -165,8 +152,7 @@ def test_users_view_stops_the_upgrade(database_url: str, run_cli: Any) -> None:
         assert query(database_url, "SELECT hash FROM freqdp.sql_object WHERE position = 0") == [
             ("old",)
         ]
-        done = run_cli("init")
-        assert done.returncode == 1 and '"top Places"' in done.stderr
+        freqdp(database_url, "init").refused('"top Places"')
         query(database_url, 'DROP VIEW "the Users"."top Places"')
         assert schema.upgrade(database).changed
         schema.require_current(database)
@@ -216,20 +202,6 @@ def test_every_object_has_a_comment(released: str) -> None:
     assert bare == []
 
 
-def test_released_columns_have_comments(released: str) -> None:
-    columns = query(
-        released,
-        "SELECT c.relname, a.attname, col_description(c.oid, a.attnum) IS NOT NULL FROM pg_class c "
-        "JOIN pg_namespace n ON n.oid = relnamespace JOIN pg_attribute a ON a.attrelid = c.oid "
-        "WHERE n.nspname = 'freqdp_release' AND c.relkind = 'r' AND c.relname NOT IN ('catalog', 'series') "
-        "AND attnum > 0 ORDER BY 1, attnum",
-    )
-    assert columns == [
-        *(("job_1", name, True) for name in ("trajectory_id", "seq", "at", "geom")),
-        *(("job_1_line", name, True) for name in ("trajectory_id", "day", "geom")),
-    ]
-
-
 def test_nothing_in_public(released: str) -> None:
     found = query(
         released,
@@ -254,20 +226,6 @@ def test_nothing_in_public(released: str) -> None:
         """,
     )
     assert found == []
-
-
-def test_catalogue_columns(released: str) -> None:
-    """Whatever else is counted from the data stays private."""
-    columns = query(
-        released,
-        "SELECT column_name FROM information_schema.columns "
-        "WHERE table_schema = 'freqdp_release' AND table_name = 'catalog' ORDER BY ordinal_position",
-    )
-    assert [name for (name,) in columns] == [
-        "name", "dataset", "method", "parameters", "published_at", "version", "guarantee",
-        "granted", "rows", "ledger_head", "kind", "relations",
-        "time_window", "series",
-    ]  # fmt: skip
 
 
 def test_objects_are_recorded_in_order(db: Database) -> None:

@@ -6,8 +6,7 @@ from decimal import Decimal
 
 import numpy as np
 import pytest
-from counts_world import grid_zones
-from synthetic_world import PERIOD, REGION, small_city
+from synthetic_world import PERIOD, REGION, grid_zones, small_city
 
 from freqdp_db.evaluation import audit_counts as counts
 from freqdp_db.evaluation.audit import _apart, _bound

@@ -10,8 +10,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from counts_world import grid_zones, time_bins
-from synthetic_world import PERIOD, REGION, riders, small_city
+from synthetic_world import PERIOD, REGION, grid_zones, riders, small_city, time_bins
 
 from freqdp_db.errors import VerificationFailed
 from freqdp_db.methods.counts import plan as plan_module
