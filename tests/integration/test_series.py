@@ -249,10 +249,10 @@ def test_two_workers_make_no_window_twice(city: str) -> None:
 def test_requests_in_sql_and_their_refusals(city: str) -> None:
     ask = "SELECT freqdp.request_release('city', 'lg', 1, %s::jsonb)"
     for options, words in (
-        ('{"series": "s"}', "series needs a window"),
+        ('{"series": "city"}', "is a dataset"),
         ('{"window": "yesterday", "series": "s_line"}', "not a usable name"),
         ('{"window": 3}', "not a window"),
-        ('{"window": "yesterday", "series": "s", "as": "x"}', "no other name"),
+        ('{"window": "yesterday", "series": "s", "as": "x"}', "series and as are both given"),
     ):
         with pytest.raises(psycopg.Error, match=words):
             query(city, ask, options)
