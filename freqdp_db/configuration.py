@@ -254,7 +254,7 @@ def _schedules(
     *,
     settled: bool,
 ) -> Iterator[Change]:
-    """there: the active ones of the dataset, by name. settled: the database has its facts as the file has."""
+    """there: the active ones of the dataset, by name. settled: no fact of it is about to change."""
     dataset, planned = wanted.name, wanted.schedules
     kept = {n for n, s in there.items() if n in planned and _same(planned[n], s)}
     for name, old in there.items():

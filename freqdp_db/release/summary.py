@@ -137,7 +137,8 @@ class Release(ReleaseRow, Document):
         if self.series is None or self.state != "published" or not self.granted:
             return []
         if self.window is None:
-            newest = format_relation(self.schema, f"{self.series}_current")
+            first = [*(self.relations or ()), ""][0]
+            newest = format_relation(self.schema, f"{self.series}_current{first}")
             return [f"It belongs to series {self.series}: {newest} shows the newest of these."]
         return [f"It is part of {format_relation(self.schema, self.series)}."]
 

@@ -75,7 +75,8 @@ def test_each_has_its_own_newest_and_keeps_its_own(url: str) -> None:
     comment = "SELECT obj_description('freqdp_release.open_current'::regclass)"
     assert "dataset d, series open: now open_3" in value(url, comment)
     for relation in ("open_current", "open_current_line"):
-        assert query(url, f"SELECT has_table_privilege('freqdp_analyst', 'freqdp_release.{relation}', 'SELECT')") == [(True,)]  # fmt: skip
+        granted = "SELECT has_table_privilege('freqdp_analyst', %s, 'SELECT')"
+        assert value(url, granted, f"freqdp_release.{relation}") is True
     # by hand: the dataset's newest, not the series'
     assert freqdp(url, "anonymize", "d", *LG, "--new-draw").succeeded()["name"] == "d_4"
     assert (_shown(url, "d"), _shown(url, "open")) == ("d_4", "open_3")
@@ -122,9 +123,13 @@ def test_windows_of_two_schedules_share_a_build(url: str) -> None:
     daily = ("--window", "day", "--since", first)
     _add(url, *LG, *daily)
     _add(url, *PURE, "--name", "open", *daily, "--keep", "1")
-    # only the first day: all that follow would be caught up
+    # yesterday alone: all days since would be caught up
     query(url, "UPDATE freqdp.schedule SET next_at = now()")
-    query(url, "UPDATE freqdp.schedule SET next_window = to_char(now() AT TIME ZONE 'UTC' - interval '1 day', 'YYYY-MM-DD')")  # fmt: skip
+    query(
+        url,
+        "UPDATE freqdp.schedule "
+        "SET next_window = to_char(now() AT TIME ZONE 'UTC' - interval '1 day', 'YYYY-MM-DD')",
+    )
     assert serve(url).done == 2
     assert value(url, "SELECT count(*) FROM freqdp.build WHERE time_window IS NOT NULL") == 1
     assert query(url, "SELECT name, dataset FROM freqdp_release.series ORDER BY 1") == [
