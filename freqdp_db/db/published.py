@@ -279,7 +279,7 @@ def catalog_row(connection: Connection, database: Database, name: str) -> dict[s
         dict(row._mapping)
         for row in connection.execute(
             sa.select(catalog)
-            .where(catalog.c.series == name, catalog.c.granted)
+            .where(catalog.c.series == name, catalog.c.time_window.is_not(None), catalog.c.granted)
             .order_by(catalog.c.time_window)
         )
     ]

@@ -124,7 +124,7 @@ def find_release(database: Database, name: str) -> ReleaseRow:
             remedy=f"name the window, such as {windows[-1].name}; `freqdp release list` shows them",
         )
     rows = list_releases(database)
-    known = [release.name for release in rows] + [r.series for r in rows if r.series]
+    known = [release.name for release in rows] + [str(r.series) for r in rows if r.is_in_table]
     raise NotFound(
         f"there is no release {name!r}",
         remedy=did_you_mean(name, known) + "`freqdp release list` shows what there is",

@@ -116,6 +116,9 @@ def test_an_equal_request_is_answered_in_its_series(url: str) -> None:
         freqdp(url, "anonymize", "d", *LG, "--series", "closed").succeeded()["name"] == "closed_1"
     )
     assert "series open" in freqdp(url, "release", "show", "open_1", in_words=True).out
+    # which is no table
+    for command in (("show",), ("export", "--format", "csv")):
+        freqdp(url, "release", command[0], "open", *command[1:]).refused("no release 'open'")
 
 
 def test_windows_of_two_schedules_share_a_build(url: str) -> None:
