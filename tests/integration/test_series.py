@@ -102,8 +102,8 @@ def test_what_a_series_is_cannot_change(city: str) -> None:
     spent = query(city, "SELECT count(*) FROM freqdp.spend")
     freqdp(city, *asked, "--window", DAYS[1], *CUT).refused("by method lg")
     freqdp(city, *asked, "--window", "2024-W10", *LG).refused("a window for each day")
-    freqdp(city, *asked, *LG).refused("needs --window")
-    freqdp(city, *asked, "--window", DAYS[1], *LG, "--as", "other").refused("no --as")
+    freqdp(city, *asked, *LG).refused("a window for each day")
+    freqdp(city, *asked, "--window", DAYS[1], *LG, "--as", "other").refused("--series and --as")
     freqdp(city, *asked, "--window", DAYS[0], *LG, "--new-draw").refused("already")
     freqdp(
         city, "anonymize", "city", "--window", DAYS[1], "--series", _named(DAYS[0]), *LG
