@@ -214,7 +214,8 @@ def configuration_page() -> str:
     lines = [
         "# freqdp.toml",
         "",
-        "What `freqdp apply` brings about. Each dataset and its schedule is a table.",
+        "What `freqdp apply` brings about. Each dataset and its schedule is a table; further schedules "
+        "of it are tables `[datasets.NAME.schedules.OTHER]` with the same keys.",
         "",
     ]
     tables = {"[datasets.NAME]": Freqdp.add_dataset, "[datasets.NAME.schedule]": Freqdp.schedule}

@@ -112,7 +112,10 @@ OneWindow = Annotated[
 ]
 Series = Annotated[
     str | None,
-    Option("With [[window]]: the table that the window is added to. Its release is SERIES_WINDOW."),
+    Option(
+        "The series that the release belongs to. With [[window]]: the table that the window is added to; "
+        "its release is SERIES_WINDOW. Else its release is SERIES_<n>, and SERIES_current shows the newest."
+    ),
 ]
 
 
@@ -700,7 +703,7 @@ class Freqdp(PaperVerbs):
 
         request, limit = Request.parse(method, **parameters), parse_memory(memory)
         if series is not None:
-            check_series(series, window, name)
+            check_series(series, name)
         database, row = self._dataset(dataset)
         found = self._window(row, window)
         with self._started(engine, workers) as (progress, running):
@@ -1407,6 +1410,14 @@ class Freqdp(PaperVerbs):
         ],
         method: Method = None,
         *,
+        name: Annotated[
+            str | None,
+            Option(
+                "Name of the schedule, where a dataset has several: its releases are called after it, and "
+                "NAME_current shows the newest. Default: that of the dataset.",
+                name="--name",
+            ),
+        ] = None,
         timezone: Annotated[str, Option("The zone that [[at]] is read in.")] = "UTC",
         keep: Annotated[
             int | None,
@@ -1432,7 +1443,10 @@ class Freqdp(PaperVerbs):
         ] = None,
         series: Annotated[
             str | None,
-            Option("With [[window]]: that table. Default: DATASET_daily, _weekly or _monthly."),
+            Option(
+                "With [[window]]: that table. Default: the schedule's name if it has one of its own, else "
+                "DATASET_daily, _weekly or _monthly."
+            ),
         ] = None,
         since: Annotated[
             str | None,
@@ -1449,12 +1463,13 @@ class Freqdp(PaperVerbs):
 
         request = Request.parse(method, **parameters)
         check_keep(keep)
-        every, table = scheduling.windowed(dataset, window, series, since)
+        name = name or dataset
+        every, of = scheduling.find_series(dataset, name, window, series, since)
         asked = JobRequest(
-            request, None, new_draw, rebuild=True, keep=keep, hold=hold, window=every, series=table
+            request, None, new_draw, rebuild=True, keep=keep, hold=hold, window=every, series=of
         )
         database, row = self._dataset(dataset)
-        return scheduling.add_schedule(database, row, asked, at, timezone, since)
+        return scheduling.add_schedule(database, row, name, asked, at, timezone, since)
 
     @command("schedule list")
     def schedules(self) -> "list[Schedule]":
@@ -1472,17 +1487,18 @@ class Freqdp(PaperVerbs):
     @command("schedule drop")
     def drop_schedule(
         self,
-        dataset: Annotated[
+        name: Annotated[
             str,
             Argument(
-                "Name of the dataset, or number of the schedule as `schedule list` has it.",
+                "Name of the schedule, which is the dataset's unless it was given one; or its number as "
+                "`schedule list` has it.",
                 dataset=True,
             ),
         ],
     ) -> "results.EndedSchedule":
-        """End the schedule of a dataset. Its releases stay."""
+        """End a schedule. Its releases stay."""
         from freqdp_db.db.schedules import drop_schedule
         from freqdp_db.results import EndedSchedule
 
-        ended = drop_schedule(self._installed(), dataset)
-        return EndedSchedule(ended.schedule_id, ended.dataset, True)
+        ended = drop_schedule(self._installed(), name)
+        return EndedSchedule(ended.schedule_id, ended.name, ended.dataset, True)

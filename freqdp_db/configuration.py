@@ -36,11 +36,21 @@ from freqdp_db.db.schedules import ScheduleRow, list_schedules
 from freqdp_db.db.source import columns_of, read_columns, read_name
 from freqdp_db.errors import BadInput, FreqdpError
 from freqdp_db.jobs.document import JobRequest, check_keep, parse
-from freqdp_db.jobs.schedule import Cron, find_zone, note_of, require_servable, windowed
+from freqdp_db.jobs.schedule import (
+    Cron,
+    Neighbour,
+    active_neighbours,
+    find_series,
+    find_zone,
+    note_of,
+    refuse_conflicting_schedules,
+    require_accepted,
+    require_servable,
+)
 from freqdp_db.model.documents import Document, not_in_json
 from freqdp_db.release.request import Request
 
-_TOP, _SCHEDULE = "datasets", "schedule"
+_TOP, _SCHEDULE, _SCHEDULES = "datasets", "schedule", "schedules"
 _COLUMNS = ("object", "time", "geom", "lon", "lat", "x", "y")
 
 
@@ -86,7 +96,7 @@ def apply(freqdp: Freqdp, database: Database, path: Path, *, plan: bool) -> Appl
     """Do with `freqdp` what a file says and the database lacks; `plan`: only show it."""
     wanted = read_configuration(path)
     known = {row.name: row for row in list_datasets(database)}
-    active = {s.dataset: s for s in list_schedules(database) if s.ended_at is None}
+    active = [s for s in list_schedules(database) if s.ended_at is None]
     changes = [
         change
         for dataset in wanted
@@ -104,18 +114,21 @@ def _changes(
     database: Database,
     wanted: WantedDataset,
     row: DatasetRow | None,
-    active: dict[str, ScheduleRow],
+    active: list[ScheduleRow],
     path: Path,
 ) -> Iterator[Change]:
     name, given = wanted.name, wanted.given
+    facts: list[Change] = []
     if row is None:
         add = partial(freqdp.add_dataset, name, **given)
         yield Change(name, f"add from {given['source']}", do=add)
     else:
         _require_same(database, row, given, path)
-        yield from _facts(freqdp, database, row, given)
+        facts = list(_facts(freqdp, database, row, given))
+        yield from facts
         yield from _budget(freqdp, database, row, given, path)
-    yield from _schedules(freqdp, database, wanted, row, active.get(name))
+    there = {s.name: s for s in active if s.dataset == name}
+    yield from _schedules(freqdp, database, wanted, row, there, settled=not facts)
 
 
 def _require_same(database: Database, row: DatasetRow, given: dict[str, Any], path: Path) -> None:
@@ -237,24 +250,39 @@ def _schedules(
     database: Database,
     wanted: WantedDataset,
     row: DatasetRow | None,
-    there: ScheduleRow | None,
+    there: dict[str, ScheduleRow],
+    *,
+    settled: bool,
 ) -> Iterator[Change]:
-    name, planned = wanted.name, wanted.schedule
-    if there is not None and (planned is None or not _same(planned, there)):
+    """there: the active ones of the dataset, by name. settled: no fact of it is about to change."""
+    dataset, planned = wanted.name, wanted.schedules
+    kept = {n for n, s in there.items() if n in planned and _same(planned[n], s)}
+    for name, old in there.items():
+        if name in kept:
+            continue
+        named = "" if name == dataset else f" {name}"
         yield Change(
-            name, f"end schedule {there.schedule_id} ({there.cron}, {there.timezone})",
+            dataset, f"end schedule {old.schedule_id}{named} ({old.cron}, {old.timezone})",
             do=partial(freqdp.drop_schedule, name),
         )  # fmt: skip
-        there = None
-    if planned is not None and there is None:
-        given = planned.given
+    others = [] if row is None else active_neighbours(database, row.account_id)
+    beside = [other for other in others if other.name not in there]
+    for name, schedule in planned.items():
+        new = Neighbour(name, dataset, schedule.asked)
+        refuse_conflicting_schedules(new, beside)
+        beside.append(new)
+        if name in kept:
+            continue
         if row is not None:
-            require_servable(database, row, planned.asked)
+            require_servable(database, row, schedule.asked)
+            if settled:
+                require_accepted(database, row, schedule.asked)
+        named = "" if name == dataset else f"{name}: "
         yield Change(
-            name,
-            f"schedule {given['method']} at {planned.cron} ({planned.timezone})",
-            note_of(planned.asked),
-            do=partial(freqdp.schedule, name, **given),
+            dataset,
+            f"schedule {named}{schedule.given['method']} at {schedule.cron} ({schedule.timezone})",
+            note_of(schedule.asked),
+            do=partial(freqdp.schedule, dataset, name=name, **schedule.given),
         )
 
 
@@ -283,7 +311,8 @@ class WantedDataset:
     name: str
     given: dict[str, Any]
     """As `add_dataset` takes it."""
-    schedule: WantedSchedule | None
+    schedules: dict[str, WantedSchedule]
+    """By name."""
 
 
 def read_configuration(path: Path) -> list[WantedDataset]:
@@ -310,8 +339,8 @@ def read_configuration(path: Path) -> list[WantedDataset]:
 
 def _dataset(path: Path, name: str, given: dict[str, Any]) -> WantedDataset:
     where = f"[{_TOP}.{name}]"
-    keys = keys_of(Freqdp.add_dataset)
-    _require_known(path, where, given, [*keys, _SCHEDULE])
+    keys, own = keys_of(Freqdp.add_dataset), (_SCHEDULE, _SCHEDULES)
+    _require_known(path, where, given, [*keys, *own])
     check_name("the dataset's name", name)
     for key, parameter in keys.items():
         if parameter.required and key not in given:
@@ -319,11 +348,13 @@ def _dataset(path: Path, name: str, given: dict[str, Any]) -> WantedDataset:
                 f"[[file]] {path}: {where} has no {key!r}",
                 remedy="it is needed: see `freqdp dataset add`",
             )
-    texts = {keys[k].name: v if k == "srid" else str(v) for k, v in given.items() if k != _SCHEDULE}
+    texts = {keys[k].name: v if k == "srid" else str(v) for k, v in given.items() if k not in own}
     try:
         _check_values(texts)
-        schedule = given.get(_SCHEDULE)
-        planned = None if schedule is None else _schedule(path, where, name, schedule, texts)
+        planned = {
+            key: _schedule(path, where, name, key, schedule, texts)
+            for key, schedule in _schedules_of(path, where, name, given).items()
+        }
     except FreqdpError as error:
         if error.parameter == "file":
             raise
@@ -333,9 +364,25 @@ def _dataset(path: Path, name: str, given: dict[str, Any]) -> WantedDataset:
     return WantedDataset(name, texts, planned)
 
 
+def _schedules_of(path: Path, where: str, name: str, given: dict[str, Any]) -> dict[str, Any]:
+    """The schedules of a dataset by name: the one that is called as it is, and those with other names."""
+    named = given.get(_SCHEDULES, {})
+    if not isinstance(named, dict):
+        raise BadInput(
+            f"[[file]] {path}: {where}: schedules are tables",
+            remedy=f"write [{_TOP}.{name}.{_SCHEDULES}.NAME] above each",
+        )
+    if name in named and _SCHEDULE in given:
+        raise BadInput(
+            f"[[file]] {path}: {where} has two schedules of the name {name!r}",
+            remedy=f"{_SCHEDULE} is the one that is called as the dataset: give the other another name",
+        )
+    return ({name: given[_SCHEDULE]} if _SCHEDULE in given else {}) | named
+
+
 def keys_of(verb: Callable[..., object]) -> dict[str, Declared]:
-    """What a verb takes besides a dataset, by the keys of the file: as options, with underscores."""
-    options = [p for p in parameters_of(verb)[0] if isinstance(p.says, Option)]
+    """What a verb takes besides names, by the keys of the file: as options, with underscores."""
+    options = [p for p in parameters_of(verb)[0] if isinstance(p.says, Option) and p.name != "name"]
     return {p.option.removeprefix("--").replace("-", "_"): p for p in options}
 
 
@@ -352,8 +399,9 @@ def _check_values(given: dict[str, Any]) -> None:
 
 
 def _schedule(
-    path: Path, where: str, name: str, given: Any, dataset: dict[str, Any]
+    path: Path, where: str, dataset: str, name: str, given: Any, texts: dict[str, Any]
 ) -> WantedSchedule:
+    """texts: what the file says of the dataset."""
     if not isinstance(given, dict) or "at" not in given:
         raise BadInput(
             f"[[file]] {path}: {where} has a schedule without 'at'",
@@ -361,11 +409,11 @@ def _schedule(
         )
     own = {key: given[key] for key in keys_of(Freqdp.schedule) if key in given}
     rest = {key: value for key, value in given.items() if key not in own}
-    own["timezone"] = str(own.get("timezone", dataset.get("timezone", "UTC")))
+    own["timezone"] = str(own.get("timezone", texts.get("timezone", "UTC")))
     own["at"] = str(own["at"])
     find_zone(own["timezone"])
-    texts = (None if own.get(k) is None else str(own[k]) for k in ("window", "series", "since"))
-    every, table = windowed(name, *texts)
+    windowed = (None if own.get(k) is None else str(own[k]) for k in ("window", "series", "since"))
+    every, series = find_series(dataset, name, *windowed)
     asked = JobRequest(
         Request.parse(own.get("method"), **rest),
         None,
@@ -374,7 +422,7 @@ def _schedule(
         keep=check_keep(own.get("keep")),
         hold=bool(own.get("hold", False)),
         window=every,
-        series=table,
+        series=series,
     )
     return WantedSchedule(asked, {**own, **rest}, Cron.parse(own["at"]).text, own["timezone"])
 

@@ -320,6 +320,7 @@ class Experiment(Document):
 @dataclass(frozen=True)
 class EndedSchedule(Document):
     schedule_id: int
+    name: str
     dataset: str
     ended: bool
 

@@ -53,7 +53,7 @@ _SENTENCES = {
     "work": "Jobs: {0.done} done, {0.refused} refused, {0.failed} failed, {0.cancelled} cancelled, "
     "{0.put_off} put off.",
     "cancel_job": "Job {0.job_id}: {0.state}.",
-    "drop_schedule": "Schedule {0.schedule_id} of {0.dataset} has ended.",
+    "drop_schedule": "Schedule {0.schedule_id} ({0.name}) of {0.dataset} has ended.",
 }
 """With the document's fields."""
 
@@ -87,7 +87,7 @@ _TABLES = {
     "find_object": ("dataset", "build", "release", "state", "released id", "note"),
     "jobs": ("job", "dataset", "state", "asked by", "asked", "tries", "release", "what"),
     "workers": ("worker", "host", "process", "job", "seen, s ago"),
-    "schedules": ("schedule", "dataset", "cron", "timezone", "asks for", "each costs", "keeps",
+    "schedules": ("schedule", "name", "dataset", "cron", "timezone", "asks for", "each costs", "keeps",
                   "next (UTC)", "status"),
 }  # fmt: skip
 """The columns of a list of documents, in order."""
@@ -494,10 +494,10 @@ def _alive(session: Session, found: Any, given: Given) -> None:
 @_shows("schedule")
 def _scheduled(session: Session, found: Scheduled, given: Given) -> None:
     session.print(
-        f"Schedule {found.schedule_id}: {found.dataset}, {found.cron} ({found.timezone}), next at "
+        f"Schedule {found.schedule_id}: {found.name}, {found.cron} ({found.timezone}), next at "
         f"{found.next_at:%Y-%m-%d %H:%M} UTC. A worker has to run: freqdp worker"
     )
-    if found.series is not None:
+    if found.next_window is not None:
         session.print(
             f"Each {given['window']} from {found.next_window} on, once it has ended, is added to "
             f"{found.series}; missed ones are caught up."

@@ -17,7 +17,7 @@ from freqdp_db.db.datasets import DatasetRow, change_dataset, insert_dataset, ma
 from freqdp_db.db.ledger import Claimed
 from freqdp_db.db.locks import hold
 from freqdp_db.db.names import postgis_schema
-from freqdp_db.db.schedules import list_schedules
+from freqdp_db.db.schedules import is_taken, list_schedules
 from freqdp_db.db.source import (
     NUMBERS,
     Mapping,
@@ -31,7 +31,7 @@ from freqdp_db.db.source import (
     require_timezone,
 )
 from freqdp_db.db.source_rows import SourceReader, as_samples, line_with_times
-from freqdp_db.errors import BadData, BadInput
+from freqdp_db.errors import AlreadyExists, BadData, BadInput
 
 DEFAULT_BUDGET = "10"
 DEFAULT_SNAP = "grid:100"
@@ -123,6 +123,12 @@ def register(database: Database, wanted: Registration) -> tuple[DatasetRow, Clai
         parse_unit(wanted.unit)
     require_position(wanted)
     with database.begin() as connection:
+        if is_taken(connection, wanted.name):
+            raise AlreadyExists(
+                f"a series or a schedule of another dataset is called {wanted.name!r}, and "
+                f"{wanted.name}_current shows its releases",
+                remedy="choose another name for the dataset",
+            )
         require_timezone(connection, wanted.timezone)
         relation = find_relation(connection, *read_name(connection, wanted.source, "[[source]]"))
         mapping = read_mapping(relation, wanted)
@@ -257,7 +263,7 @@ def drop_dataset(database: Database, dataset: DatasetRow) -> list[int]:
                 raise BadInput(
                     f"dataset {dataset.name!r} has a schedule ({row.cron}, {row.timezone}), which "
                     "would find nothing to release",
-                    remedy=f"end it first: freqdp schedule drop {shlex.quote(dataset.name)}",
+                    remedy=f"end it first: freqdp schedule drop {shlex.quote(row.name)}",
                 )
         mark_dropped(database, dataset.dataset_id)
     return sweep_builds(database)

@@ -6,7 +6,7 @@ made there as the catalogues of the server say that it is here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, LiteralString
@@ -80,6 +80,16 @@ class CatalogEntry:
     @property
     def name(self) -> str:
         return str(self.row["name"])
+
+    @property
+    def dataset(self) -> str:
+        return str(self.row["dataset"])
+
+    @property
+    def series(self) -> str | None:
+        """The series that it belongs to."""
+        found: str | None = self.row["series"]
+        return found
 
     @property
     def relations(self) -> list[str]:
@@ -213,7 +223,8 @@ class _Target:
 
     def join_series(self, source: Connection, entry: CatalogEntry) -> None:
         """Attach the tables of a window to those of its series, which are made with the first one."""
-        named = str(entry.row["series"])
+        named = entry.series
+        assert named is not None
         for relation in entry.relations:
             bound = ask_of(source, _BOUND, (self.schema, relation)).scalar()
             if bound is None:
@@ -247,18 +258,22 @@ class _Target:
 
     # Views of the newest.
 
-    def show_newest(self, dataset: str) -> None:
-        """The views over the newest release of a dataset that the catalogue there has."""
+    def show_newest(self, dataset: str, series: str | None) -> None:
+        """The views over the newest release of a dataset or a series that the catalogue there has."""
         catalog = table(self.database, "catalog", released=True)
         found = self.connection.execute(
             sa.select(catalog.c.name, catalog.c.version, catalog.c.relations)
-            .where(catalog.c.dataset == dataset, catalog.c.time_window.is_(None))
+            .where(
+                catalog.c.dataset == dataset,
+                catalog.c.series.is_not_distinct_from(series),
+                catalog.c.time_window.is_(None),
+            )
             .order_by(catalog.c.version.desc())
         ).first()
         newest = None if found is None else (found.name, found.version)
-        if is_shown(self.connection, self.database, dataset, newest):
+        if is_shown(self.connection, self.database, dataset, series, newest):
             return
-        for part, view in current_names(dataset).items():
+        for part, view in current_names(dataset, series).items():
             if found is None or newest is None or found.name + part not in found.relations:
                 self._drop_view(view)
                 continue
@@ -271,7 +286,7 @@ class _Target:
                 self._drop_view(view)
                 self.run("CREATE VIEW {} AS SELECT * FROM {}", view, shown)
             self.comment_columns(self.connection, view, shown)
-            self.comment(view, described(dataset, newest))
+            self.comment(view, described(dataset, series, newest))
             self.grant(view)
 
     def _drop_view(self, view: str) -> None:
@@ -391,7 +406,7 @@ def copy_release(source: Connection, target: Database, entry: CatalogEntry) -> N
                 there.run("CREATE VIEW {} AS {}", relation, _written(query))
                 there.comment_as(source, relation)
             there.grant(relation)
-        if entry.row["series"] is not None:
+        if entry.series is not None and entry.row["time_window"] is not None:
             there.join_series(source, entry)
         catalog = table(target, "catalog", released=True)
         there.connection.execute(sa.insert(catalog).values(**entry.row))
@@ -420,7 +435,7 @@ def update_entry(target: Database, entry: CatalogEntry) -> None:
 
 def take_back(target: Database, entry: CatalogEntry) -> None:
     """Let nobody read a copy any more, and take it from the catalogue there."""
-    catalog, dataset = table(target, "catalog", released=True), str(entry.row["dataset"])
+    catalog, whose = table(target, "catalog", released=True), (entry.dataset, entry.series)
     with _opened(target) as there:
         limit_waiting(there.connection, LOCK_TIMEOUT)
         there.connection.execute(sa.delete(catalog).where(catalog.c.name == entry.name))
@@ -432,10 +447,10 @@ def take_back(target: Database, entry: CatalogEntry) -> None:
             except Busy:
                 there.leave_series(relation, detach=False)
         # these show it with the rights of their owner
-        if shown := showing(there.connection, there.schema, entry.relations, dataset):
+        if shown := showing(there.connection, there.schema, entry.relations, *whose):
             try:
                 with translated(target), there.connection.begin_nested():
-                    there.show_newest(dataset)
+                    there.show_newest(*whose)
             except (Busy, SchemaInUse):
                 for view in shown:
                     there.revoke(view)
@@ -444,19 +459,20 @@ def take_back(target: Database, entry: CatalogEntry) -> None:
                 there.comment(relation, entry.name.join(_GONE))
 
 
-def finish(target: Database, datasets: Sequence[str]) -> list[str]:
-    """Point the views of these datasets at their newest releases, and drop what was taken back.
+def finish(target: Database, whose: Iterable[tuple[str, str | None]]) -> list[str]:
+    """Point the views of these at their newest releases, and drop what was taken back.
 
-    Returns what has to wait, because somebody reads it or has a view of it.
+    whose: datasets, each with a series or, for releases in none, without. Returns what has to wait, because
+    somebody reads it or has a view of it.
     """
     waiting = []
-    for dataset in datasets:
+    for dataset, series in whose:
         try:
             with _opened(target) as there:
                 limit_waiting(there.connection, LOCK_TIMEOUT)
-                there.show_newest(dataset)
+                there.show_newest(dataset, series)
         except (Busy, SchemaInUse) as error:
-            waiting.append(f"{dataset}_current: {error.message}")
+            waiting.append(f"{series or dataset}_current: {error.message}")
     with target.begin() as connection:
         rows = connection.execute(
             sa.text(

@@ -39,7 +39,7 @@ FROM (
 ) chosen
 WHERE j.job_id = chosen.id
 RETURNING job_id, worker_id, dataset_id, schedule_id, request::text, attempts, build_id, release_id,
-    cancel_asked_by IS NOT NULL AS cancelled, chosen.was = 'running' AS taken_over, asked_by,
+    asked_at, cancel_asked_by IS NOT NULL AS cancelled, chosen.was = 'running' AS taken_over, asked_by,
     (SELECT s.created_by FROM {p}.schedule s WHERE s.schedule_id = j.schedule_id) AS scheduled_by
 """
 _MOST_TOLD = 4000
@@ -58,6 +58,7 @@ class JobRow:
     attempts: int
     build_id: int | None
     release_id: int | None
+    asked_at: datetime
     cancelled: bool
     taken_over: bool
     asked_by: str

@@ -46,6 +46,7 @@ from freqdp_db.db.statements import (
     as_written,
     call,
     column_list,
+    execute,
     in_range,
     one_value,
     private_name,
@@ -278,7 +279,7 @@ def catalog_row(connection: Connection, database: Database, name: str) -> dict[s
         dict(row._mapping)
         for row in connection.execute(
             sa.select(catalog)
-            .where(catalog.c.series == name, catalog.c.granted)
+            .where(catalog.c.series == name, catalog.c.time_window.is_not(None), catalog.c.granted)
             .order_by(catalog.c.time_window)
         )
     ]
@@ -479,30 +480,31 @@ def retry_on_lock_timeout(work: Callable[Concatenate[bool, P], None]) -> Callabl
     return tried
 
 
-# `<dataset>_current`, `_current_line`, ...: views of the newest release that is granted.
+# `<dataset>_current`, `_current_line`, ...: views of the newest release that is granted; for each series of
+# releases of all data, `<series>_current`, ....
 
 
 _SUFFIX = "_current"
-_MARK = "The newest release that analysts may read of dataset "
-"""What the comment of such a view begins with."""
 
 
-def current_names(dataset: str) -> dict[str, str]:
+def current_names(dataset: str, series: str | None) -> dict[str, str]:
     """The name of the view over each part of a release; without those that would be too long."""
-    names = {part: dataset + _SUFFIX + part for part in suffixes()}
+    names = {part: (series or dataset) + _SUFFIX + part for part in suffixes()}
     return {p: n for p, n in names.items() if len(n.encode()) <= MAX_IDENTIFIER_BYTES}
 
 
 _ANY_OF = "WHERE n.nspname = :schema AND c.relname = ANY(:names)"
 
 
-def _views_of(database: Database, dataset: str) -> dict[str, Any]:
-    names = list(current_names(dataset).values())
+def _views_of(database: Database, dataset: str, series: str | None) -> dict[str, Any]:
+    names = list(current_names(dataset, series).values())
     return {"schema": database.settings.release_schema, "names": names}
 
 
-def require_ours(connection: Connection, database: Database, dataset: str) -> None:
-    """Refuse, before anything is spent, if a relation that is not ours has the name of a view."""
+def require_ours(
+    connection: Connection, database: Database, dataset: str, series: str | None
+) -> None:
+    """Refuse, before anything is spent, if a relation that is not such a view has the name of one."""
     found = connection.execute(
         sa.text(
             "SELECT c.relname, c.relkind = 'v' "
@@ -510,13 +512,13 @@ def require_ours(connection: Connection, database: Database, dataset: str) -> No
             + OF_CLASS
             + _ANY_OF
         ),
-        _views_of(database, dataset) | {"mark": _MARK},
+        _views_of(database, dataset, series) | {"mark": _begins(dataset, series)},
     )
     for name, ours in found:
         if not ours:
             raise AlreadyExists(
                 f"{database.settings.release_schema} has a relation {name!r} that is not a view of "
-                "the newest release",
+                f"the newest release of {_whose(dataset, series)}",
                 remedy="rename or drop it: the name is reserved",
             )
 
@@ -525,13 +527,14 @@ def require_replaceable(
     connection: Connection,
     database: Database,
     dataset: str,
+    series: str | None,
     relations: tuple[Relation, ...],
     srid: int,
 ) -> None:
     """Refuse, before anything is spent, if views of others hang on one that gets other columns."""
     schema = database.settings.release_schema
     columns = {relation.suffix: relation.names for relation in relations}
-    for part, name in current_names(dataset).items():
+    for part, name in current_names(dataset, series).items():
         before = list(columns_of(connection, (schema, name)))
         same = before == columns.get(part, [])[: len(before)]
         if before and not (same and srid_of(connection, (schema, name)) in (0, srid)):
@@ -563,8 +566,12 @@ def next_version(connection: Connection, database: Database, dataset_id: int) ->
     return (last or 0) + 1
 
 
-def show_newest(connection: Connection, database: Database, dataset_id: int) -> None:
+def show_newest(
+    connection: Connection, database: Database, dataset_id: int, series: str | None
+) -> None:
     """Point the views at the newest release that is granted, or drop them if there is none.
+
+    series: whose; None: those of the dataset, over the releases that are in no series.
 
     Inside the transaction that publishes or withdraws, and last in it: readers wait from here to
     the commit. One at a time for a dataset: what another one withdraws is not shown again.
@@ -575,22 +582,25 @@ def show_newest(connection: Connection, database: Database, dataset_id: int) -> 
         .where(datasets.c.dataset_id == dataset_id)
         .with_for_update(key_share=True)
     ).scalar_one()
-    newest = _newest(connection, database, dataset_id)
-    for part, name in current_names(dataset).items():
+    newest = _newest(connection, database, dataset_id, series)
+    for part, name in current_names(dataset, series).items():
         if newest is None:
-            _drop(connection, database, dataset_id, part, name)
+            _drop(connection, database, dataset_id, series, part, name)
         else:
             _point_at(connection, database, dataset_id, newest, part, name)
 
 
-def _newest(connection: Connection, database: Database, dataset_id: int) -> Any:
-    """The newest release of a dataset that analysts may read: its number, name and version."""
+def _newest(connection: Connection, database: Database, dataset_id: int, series: str | None) -> Any:
+    """The newest release that analysts may read: its number, name, version, series and relations."""
     releases, builds = table(database, "release"), table(database, "build")
     return connection.execute(
-        sa.select(releases.c.release_id, releases.c.name, releases.c.version, releases.c.relations)
+        sa.select(
+            *(releases.c[c] for c in ("release_id", "name", "version", "series", "relations"))
+        )
         .join(builds, builds.c.build_id == releases.c.build_id)
         .where(
             releases.c.dataset_id == dataset_id,
+            releases.c.series.is_not_distinct_from(series),
             # a window is not what a dataset looks like now: a series shows them all
             builds.c.time_window.is_(None),
             releases.c.state == "published",
@@ -603,34 +613,50 @@ def _newest(connection: Connection, database: Database, dataset_id: int) -> Any:
 
 def show_late(database: Database) -> None:
     """Point views at what was published while somebody was reading them; those still read wait on."""
-    datasets = table(database, "dataset")
+    shown = (
+        "SELECT DISTINCT d.dataset_id, d.name, r.series FROM {p}.dataset d "
+        "JOIN {p}.release r USING (dataset_id) WHERE r.state = 'published'"
+    )
     with database.begin() as connection:
         late = [
-            row.dataset_id
-            for row in connection.execute(sa.select(datasets.c.dataset_id, datasets.c.name))
-            if (newest := _newest(connection, database, row.dataset_id)) is not None
-            and not is_shown(connection, database, row.name, (newest.name, newest.version))
+            (dataset_id, series)
+            for dataset_id, name, series in execute(connection, shown).fetchall()
+            if (newest := _newest(connection, database, dataset_id, series)) is not None
+            and not is_shown(connection, database, name, series, (newest.name, newest.version))
         ]
-    for dataset_id in late:
+    for dataset_id, series in late:
         with suppress(Busy, SchemaInUse), database.begin() as connection:
             limit_waiting(connection, LOCK_TIMEOUT)
-            show_newest(connection, database, dataset_id)
+            show_newest(connection, database, dataset_id, series)
 
 
 def is_shown(
-    connection: Connection, database: Database, dataset: str, newest: tuple[str, int] | None
+    connection: Connection,
+    database: Database,
+    dataset: str,
+    series: str | None,
+    newest: tuple[str, int] | None,
 ) -> bool:
     """Whether the views say that they show this release; readers need not wait to hear it again."""
     said = connection.execute(
         sa.text("SELECT obj_description(c.oid, 'pg_class') " + OF_CLASS + _ANY_OF),
-        _views_of(database, dataset),
+        _views_of(database, dataset, series),
     ).scalars()
-    return set(said) == (set() if newest is None else {described(dataset, newest)})
+    return set(said) == (set() if newest is None else {described(dataset, series, newest)})
 
 
-def described(dataset: str, newest: tuple[str, int]) -> str:
+def described(dataset: str, series: str | None, newest: tuple[str, int]) -> str:
     """The comment of the views over a release; `show_current` writes the same."""
-    return f"{_MARK}{dataset}: now {newest[0]}, version {newest[1]}. See catalog."
+    return f"{_begins(dataset, series)} now {newest[0]}, version {newest[1]}. See catalog."
+
+
+def _begins(dataset: str, series: str | None) -> str:
+    """What the comment of such a view begins with."""
+    return f"The newest release that analysts may read of {_whose(dataset, series)}:"
+
+
+def _whose(dataset: str, series: str | None) -> str:
+    return f"dataset {dataset}" + ("" if series is None else f", series {series}")
 
 
 def _point_at(
@@ -651,18 +677,23 @@ def _point_at(
         now = []
     if not now or (before and before != now[: len(before)]):
         # another SRID, or areas no longer: a view's columns can neither change their type nor go
-        _drop(connection, database, dataset_id, part, name)
+        _drop(connection, database, dataset_id, release.series, part, name)
     if now:
         call(connection, database, "show_current", release.release_id, part)
 
 
 def _drop(
-    connection: Connection, database: Database, dataset_id: int, part: str, name: str
+    connection: Connection,
+    database: Database,
+    dataset_id: int,
+    series: str | None,
+    part: str,
+    name: str,
 ) -> None:
     schema = database.settings.release_schema
     _require_nothing_hangs(connection, schema, name)
     try:
-        call(connection, database, "drop_current", dataset_id, part)
+        call(connection, database, "drop_current", dataset_id, series, part)
     except driver_errors.DependentObjectsStillExist as error:
         # names of relations only: the detail of this error never holds a row
         raise SchemaInUse(
@@ -698,8 +729,8 @@ def approve_release(
             sa.update(catalog).where(catalog.c.name == release.name).values(granted=True)
         )
         call(connection, database, "grant_release", release.release_id)
-        if show and not _is_window(connection, database, release):
-            show_newest(connection, database, release.dataset_id)
+        if show and release.window is None:
+            show_newest(connection, database, release.dataset_id, release.series)
 
 
 def revoke_release(database: Database, release: ReleaseRow) -> None:
@@ -724,7 +755,7 @@ def revoke_release(database: Database, release: ReleaseRow) -> None:
         if _is_current(connection, database, release):
             try:
                 with translated(database), connection.begin_nested():
-                    show_newest(connection, database, release.dataset_id)
+                    show_newest(connection, database, release.dataset_id, release.series)
             except (Busy, SchemaInUse):
                 # the views show it with the rights of their owner
                 call(connection, database, "revoke_release", release.release_id, "_current")
@@ -736,7 +767,7 @@ def drop_release(database: Database, release: ReleaseRow) -> None:
     with database.begin() as connection:
         limit_waiting(connection, LOCK_TIMEOUT)
         if _is_current(connection, database, release):
-            show_newest(connection, database, release.dataset_id)
+            show_newest(connection, database, release.dataset_id, release.series)
         call(connection, database, "leave_series", release.release_id, True)
         hanging = hanging_on(connection, database.settings.release_schema, release.relation_names)
         call(connection, database, "drop_release", release.release_id, bool(hanging))
@@ -766,25 +797,23 @@ def require_none(hanging: list[tuple[str, str]]) -> None:
         )
 
 
-def _is_window(connection: Connection, database: Database, release: ReleaseRow) -> bool:
-    builds = table(database, "build")
-    window = sa.select(builds.c.time_window).where(builds.c.build_id == release.build_id)
-    return connection.execute(window).scalar_one() is not None
-
-
 def _is_current(connection: Connection, database: Database, release: ReleaseRow) -> bool:
-    """Whether views of its dataset show the release."""
+    """Whether views of its dataset, or of its series, show the release."""
     schema = database.settings.release_schema
     datasets = table(database, "dataset")
     dataset: str = connection.execute(
         sa.select(datasets.c.name).where(datasets.c.dataset_id == release.dataset_id)
     ).scalar_one()
-    return bool(showing(connection, schema, release.relation_names, dataset))
+    return bool(showing(connection, schema, release.relation_names, dataset, release.series))
 
 
 def showing(
-    connection: Connection, schema: str, relations: Sequence[str], dataset: str
+    connection: Connection,
+    schema: str,
+    relations: Sequence[str],
+    dataset: str,
+    series: str | None,
 ) -> list[str]:
-    """The views over the newest release of a dataset that read these relations."""
+    """The views over the newest release of a dataset or a series that read these relations."""
     found = {tuple(v) for of in relations for _, *v in dependants(connection, schema, of)}
-    return [view for view in current_names(dataset).values() if (schema, view) in found]
+    return [view for view in current_names(dataset, series).values() if (schema, view) in found]

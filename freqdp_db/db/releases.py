@@ -65,12 +65,19 @@ class ReleaseRow:
     digests: dict[str, Any] | None
     """What was verified last: see `release.verification`."""
     series: str | None
-    """The series whose window it is; None: it stands by itself."""
+    """The series that it belongs to; None: it stands by itself."""
+    window: str | None
+    """The day, week or month that it covers; None: all data."""
 
     @property
     def relation_names(self) -> list[str]:
         """Of its tables and views, in the schema of releases."""
         return [self.name + suffix for suffix in self.relations or ()]
+
+    @property
+    def is_in_table(self) -> bool:
+        """Whether it is a window of a series: a part of the table that is called so."""
+        return self.series is not None and self.window is not None
 
     @property
     def granted(self) -> bool:
@@ -91,7 +98,9 @@ class StepRow:
     digest: str | None
 
 
-_SELECT = "SELECT r.* FROM {p}.release r "
+_SELECT = (
+    "SELECT r.*, b.time_window AS window FROM {p}.release r JOIN {p}.build b USING (build_id) "
+)
 _KEY = Layout([("trajectory_id", "int4"), ("released_id", "int8")])
 
 
@@ -115,7 +124,7 @@ def find_release(database: Database, name: str) -> ReleaseRow:
             remedy=f"name the window, such as {windows[-1].name}; `freqdp release list` shows them",
         )
     rows = list_releases(database)
-    known = [release.name for release in rows] + [r.series for r in rows if r.series]
+    known = [release.name for release in rows] + [str(r.series) for r in rows if r.is_in_table]
     raise NotFound(
         f"there is no release {name!r}",
         remedy=did_you_mean(name, known) + "`freqdp release list` shows what there is",
@@ -140,21 +149,26 @@ def list_windows(database: Database, series: str) -> list[ReleaseRow]:
     with database.begin() as connection:
         return _select(
             connection,
-            "JOIN {p}.build b USING (build_id) WHERE r.series = %s AND r.state = 'published' "
+            "WHERE r.series = %s AND r.state = 'published' AND b.time_window IS NOT NULL "
             "ORDER BY b.window_begin, r.release_id",
             series,
         )
 
 
 def same_request(
-    connection: Connection, database: Database, request_hash: str
+    connection: Connection, database: Database, request_hash: str, series: str | None
 ) -> ReleaseRow | None:
-    """The newest release that answers the same request and was not withdrawn."""
+    """The newest release that answers the same request and was not withdrawn.
+
+    series: the one that it has to belong to; None: who asks for none takes any.
+    """
     found = _select(
         connection,
         "WHERE r.request_hash = %s AND r.state IN ('running', 'published') "
-        "ORDER BY r.release_id DESC LIMIT 1",
+        "AND (%s::text IS NULL OR r.series = %s) ORDER BY r.release_id DESC LIMIT 1",
         request_hash,
+        series,
+        series,
     )
     return found[0] if found else None
 
@@ -349,14 +363,12 @@ class Provenance:
 
     dataset: str
     ledger_head: str
-    time_window: str | None
 
 
 def provenance(database: Database, release: ReleaseRow) -> Provenance:
     query = (
-        "SELECT d.name AS dataset, s.hash AS ledger_head, b.time_window FROM {p}.release r "
-        "JOIN {p}.dataset d USING (dataset_id) JOIN {p}.build b USING (build_id) "
-        "JOIN {p}.spend s USING (release_id) WHERE r.release_id = %s"
+        "SELECT d.name AS dataset, s.hash AS ledger_head FROM {p}.release r "
+        "JOIN {p}.dataset d USING (dataset_id) JOIN {p}.spend s USING (release_id) WHERE r.release_id = %s"
     )
     with database.begin() as connection:
         (found,) = rows_as(Provenance, connection, query, [release.release_id])

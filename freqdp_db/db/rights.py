@@ -47,7 +47,7 @@ _RUNNER_WRITES = {
     "job_progress": ("INSERT", "UPDATE", "DELETE"),
     "worker": ("INSERT", "UPDATE", "DELETE"),
     "schedule": (
-        "INSERT (dataset_id, request, cron, timezone, next_at, next_window)",
+        "INSERT (dataset_id, name, request, cron, timezone, next_at, next_window)",
         "UPDATE (next_at, last_at, ended_at, ended_reason, next_window)",
     ),
 }
@@ -86,7 +86,7 @@ _RUNNER_CALLS = (
     # requests in SQL
     "find_method", "check_parameter", "request_parameters", "rho_of", "spend_of", "request_hash",
     "require_budget", "raise_command", "find_window", "units_of", "protected_unit", "is_release_name",
-    "wake_workers", "request_document", "request_release", "cancel_job",
+    "wake_workers", "request_document", "require_series", "check_request", "request_release", "cancel_job",
 )  # fmt: skip
 _ADMIN_CALLS = (
     "grant_budget", "claim_population", "name_population", "open_account", "declare_unit",

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import shlex
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, LiteralString
 
 import psycopg
+from psycopg.types.json import Jsonb
 
 from freqdp_db.db.connection import Connection, Database, driver, translated
 from freqdp_db.db.jobs import request_release
 from freqdp_db.db.statements import as_json, call, execute, from_json, one_value, rows_as
-from freqdp_db.errors import AlreadyExists, FreqdpError, NotFound
+from freqdp_db.errors import AlreadyExists, BudgetExceeded, FreqdpError, NotFound
 
 _SELECT: LiteralString = (
-    "SELECT s.schedule_id, s.dataset_id, d.name AS dataset, s.request::text, s.cron, s.timezone, "
+    "SELECT s.schedule_id, s.name, s.dataset_id, d.name AS dataset, s.request::text, s.cron, s.timezone, "
     "s.next_at, s.last_at, s.created_at, s.created_by, s.ended_at, s.ended_reason, s.next_window, "
     "d.timezone AS window_timezone "
     "FROM {p}.schedule s JOIN {p}.dataset d USING (dataset_id) "
@@ -27,6 +29,8 @@ class ScheduleRow:
     """A schedule and its dataset."""
 
     schedule_id: int
+    name: str
+    """That of its dataset, or one of its own."""
     dataset_id: int
     dataset: str
     request: dict[str, Any]
@@ -67,21 +71,22 @@ def insert_schedule(
     database: Database,
     dataset_id: int,
     dataset: str,
+    name: str,
     document: dict[str, Any],
     cron: str,
     timezone: str,
     next_at: datetime,
     next_window: str | None,
 ) -> int:
-    """Record a schedule; a dataset has one at a time."""
+    """Record a schedule; there is one of a name at a time."""
     options = {k: v for k, v in document.items() if k not in ("method", "epsilon")}
     statement = (
-        "INSERT INTO {p}.schedule (dataset_id, request, cron, timezone, next_at, next_window) "
-        "VALUES (%s, {p}.request_document(%s, %s::numeric, %s::jsonb), %s, %s, %s, %s) "
+        "INSERT INTO {p}.schedule (dataset_id, name, request, cron, timezone, next_at, next_window) "
+        "VALUES (%s, %s, {p}.request_document(%s, %s::numeric, %s::jsonb), %s, %s, %s, %s) "
         "RETURNING schedule_id"
     )
     values = [
-        dataset_id, document["method"], document.get("epsilon"), as_json(options), cron, timezone,
+        dataset_id, name, document["method"], document.get("epsilon"), as_json(options), cron, timezone,
         next_at, next_window,
     ]  # fmt: skip
     with database.begin() as connection:
@@ -89,11 +94,30 @@ def insert_schedule(
             schedule_id = int(one_value(connection, statement, values))
         except psycopg.errors.UniqueViolation:
             raise AlreadyExists(
-                f"dataset {dataset!r} has a schedule already",
-                remedy=f"end it first: freqdp schedule drop {shlex.quote(dataset)}",
+                f"there is a schedule {name!r} already",
+                remedy=f"end it first (freqdp schedule drop {shlex.quote(name)}), or give this one a "
+                f"name of its own: freqdp schedule add {shlex.quote(dataset)} --name NAME",
             ) from None
         call(connection, database, "wake_workers")
     return schedule_id
+
+
+def require_accepted(database: Database, dataset: str, document: dict[str, Any]) -> None:
+    """Refuse what `request_release` would refuse now, if it is not the budget or a release of that name."""
+    options = {key: value for key, value in document.items() if key != "method"}
+    asked = (dataset, document["method"], None, Jsonb(options, as_json))
+    with suppress(AlreadyExists, BudgetExceeded), database.begin() as connection:
+        call(connection, database, "check_request", *asked)
+
+
+def is_taken(connection: Connection, name: str) -> bool:
+    """Whether a series is called so, or an active schedule."""
+    query = (
+        "SELECT EXISTS (SELECT FROM {p}.release WHERE series = %(name)s "
+        "AND state IN ('running', 'published', 'withdrawing')) "
+        "OR EXISTS (SELECT FROM {p}.schedule WHERE name = %(name)s AND ended_at IS NULL)"
+    )
+    return bool(one_value(connection, query, {"name": name}))
 
 
 def list_schedules(database: Database) -> list[ScheduleRow]:
@@ -177,17 +201,17 @@ def record_refusal(
 
 
 def drop_schedule(database: Database, which: str) -> ScheduleRow:
-    """End the schedule of a dataset, or else the one of this number; its record stays."""
+    """End the schedule of this name, or else the one of this number; its record stays."""
     with database.begin() as connection:
         found = _select(
             connection,
-            "WHERE s.ended_at IS NULL AND (d.name = %s OR s.schedule_id::text = %s) "
-            "ORDER BY d.name = %s DESC FOR UPDATE OF s",
+            "WHERE s.ended_at IS NULL AND (s.name = %s OR s.schedule_id::text = %s) "
+            "ORDER BY s.name = %s DESC FOR UPDATE OF s",
             *[which] * 3,
         )
         if not found:
             raise NotFound(
-                f"dataset {which!r} has no schedule that is active, nor is there one of that number",
+                f"there is no active schedule of the name or number {which!r}",
                 remedy="`freqdp schedule list` shows what there is",
             )
         user = one_value(connection, "SELECT session_user")

@@ -158,7 +158,7 @@ def publish(
 ) -> None:
     """Move the staged tables into the release schema: all or nothing, and never waiting for long.
 
-    show: as the newest of its dataset, too. comments: of each suffix; see `Relation.comments`.
+    show: as the newest of its dataset or series, too. comments: of each suffix; see `Relation.comments`.
     """
     published = (
         "UPDATE {p}.release SET state = 'published', published_at = now(), rows = %s, version = %s "
@@ -182,4 +182,4 @@ def publish(
         if catalog["granted"]:
             call(connection, database, "grant_release", release_id)
         if catalog["granted"] and show and catalog["time_window"] is None:
-            show_newest(connection, database, dataset_id)
+            show_newest(connection, database, dataset_id, catalog["series"])

@@ -151,7 +151,7 @@ def approve_within_limit(
             measured = exposure_in(
                 evaluate(database, release, progress, engine=engine, replayed=replayed)
             )
-        if measured is not None and release.series is not None:
+        if measured is not None and release.is_in_table:
             measured = _worse(measured, _exposure_of_series(database, release, progress))
     return approve(database, release, measured, replaces), measured
 

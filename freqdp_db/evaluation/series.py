@@ -185,7 +185,7 @@ def find_windows(database: Database, series: str) -> list[ReleaseRow]:
 
 def windows_around(database: Database, release: ReleaseRow) -> list[ReleaseRow]:
     """A window with those of its series that analysts may read; of many, those nearest in time."""
-    assert release.series is not None
+    assert release.series is not None and release.window is not None
     windows = [
         window
         for window in list_windows(database, release.series)

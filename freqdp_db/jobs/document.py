@@ -40,7 +40,14 @@ class JobRequest:
     window: str | None = None
     """The window to release; of a schedule, what a window is: day, week or month."""
     series: str | None = None
-    """The table that the window becomes a part of."""
+    """The series that the release belongs to."""
+
+    def asks_as(self, other: JobRequest) -> bool:
+        """Whether one release answers both."""
+        same = (self.request.method, self.request.values, self.window) == (
+            other.request.method, other.request.values, other.window,
+        )  # fmt: skip
+        return same and not (self.new_draw or other.new_draw)
 
     def document(self) -> dict[str, Any]:
         """As `request_release` takes it, with exact numbers."""
@@ -69,7 +76,7 @@ def parse(document: dict[str, Any]) -> JobRequest:
         if text is not None and not isinstance(text, str):
             raise BadInput(f"{option} {text!r} is not a text", remedy="for example yesterday")
     if series is not None:
-        check_series(series, window, name)
+        check_series(series, name)
     own = {
         p.name: p.parse(given.pop(p.name), text=False) if p.name in given else p.default
         for p in (_NEW_DRAW, _REBUILD, _KEEP, _HOLD)

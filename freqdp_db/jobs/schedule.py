@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -13,7 +15,7 @@ from freqdp_db.db.builds import EVERY, find_build, find_window
 from freqdp_db.db.connection import Connection, Database
 from freqdp_db.db.datasets import DatasetRow, get_dataset
 from freqdp_db.db.jobs import kept_releases
-from freqdp_db.db.ledger import budget_of
+from freqdp_db.db.ledger import accounts_of_same_rows, budget_of
 from freqdp_db.db.releases import get_release
 from freqdp_db.db.schedules import ScheduleRow
 from freqdp_db.errors import AlreadyExists, BadInput, BudgetExceeded, FreqdpError
@@ -128,9 +130,11 @@ class Scheduled(Document):
     renews: bool
     """Whether the budget is there again for each window."""
     series: str | None
-    """The table that grows by a window at a time."""
+    """The table that grows by a window at a time; without windows, what releases are called after. None:
+    after the dataset."""
     next_window: str | None
     """The first window that is released."""
+    name: str
     dataset: str
     warning: str
     price: str = not_in_json()
@@ -179,6 +183,7 @@ class Fired:
 def add_schedule(
     database: Database,
     dataset: DatasetRow,
+    name: str,
     asked: JobRequest,
     at: str,
     timezone: str,
@@ -187,10 +192,14 @@ def add_schedule(
     """Ask for a new release whenever `at` says. since: the first window; None: the one that is on."""
     cron, zone = Cron.parse(at), find_zone(timezone)
     require_servable(database, dataset, asked)
+    require_accepted(database, dataset, asked)
+    refuse_conflicting_schedules(
+        Neighbour(name, dataset.name, asked), active_neighbours(database, dataset.account_id)
+    )
     next_at = cron.next_after(schedules.server_time(database), zone)
     first = _first_window(database, dataset, asked, since)
     number = schedules.insert_schedule(
-        database, dataset.dataset_id, dataset.name, asked.document(), cron.text, timezone, next_at,
+        database, dataset.dataset_id, dataset.name, name, asked.document(), cron.text, timezone, next_at,
         first,
     )  # fmt: skip
     request, left = asked.request, None
@@ -207,10 +216,19 @@ def add_schedule(
         renews=renews(dataset, asked),
         series=asked.series,
         next_window=first,
+        name=name,
         dataset=dataset.name,
         warning=_warning_of(asked),
         price=request.price(dataset.protected),
     )
+
+
+def require_accepted(database: Database, dataset: DatasetRow, asked: JobRequest) -> None:
+    """Refuse now what `request_release` would refuse when the schedule is due, but for the budget."""
+    document = asked.document()
+    if asked.window is not None:
+        document["window"] = _LAST[asked.window]
+    schedules.require_accepted(database, dataset.name, document)
 
 
 def require_servable(database: Database, dataset: DatasetRow, asked: JobRequest) -> None:
@@ -231,12 +249,64 @@ def require_servable(database: Database, dataset: DatasetRow, asked: JobRequest)
 def replaced_releases(database: Database, dataset_id: int, asked: JobRequest) -> list[str]:
     """Releases that analysts read now and that are withdrawn once there is one more.
 
-    None in a series: its windows are apart.
+    None in a series of windows: they are apart.
     """
-    if asked.keep is None or asked.series is not None:
+    if asked.keep is None or (asked.series is not None and asked.window is not None):
         return []
-    granted = kept_releases(database, dataset_id, None, held=False)
+    granted = kept_releases(database, dataset_id, asked.series, held=False)
     return [get_release(database, number).name for number in granted[asked.keep - 1 :]]
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """A schedule, active or planned, by what its releases are to others."""
+
+    name: str
+    dataset: str
+    asked: JobRequest
+
+    def refuses(self, other: Neighbour) -> bool:
+        """Whether its releases are refused while those of another one are out."""
+        method, of = self.asked.request.method, other.asked.request.method
+        joined = method.kind == "unlinked" and (of.kind == "unlinked" or of.links)
+        return joined and f"{other.dataset}_current" not in accepted_beside(
+            self.asked.request.values
+        )
+
+
+def active_neighbours(database: Database, account_id: int) -> list[Neighbour]:
+    """The active schedules of datasets that read the same rows."""
+    with database.begin() as connection:
+        accounts = accounts_of_same_rows(connection, account_id)
+    return [
+        Neighbour(row.name, row.dataset, parse(row.request))
+        for row in schedules.list_schedules(database)
+        if row.ended_at is None and get_dataset(database, row.dataset_id).account_id in accounts
+    ]
+
+
+def refuse_conflicting_schedules(new: Neighbour, others: Iterable[Neighbour]) -> None:
+    """Refuse a schedule if its releases and those of another one keep each other from being published."""
+    for other in others:
+        if other.name == new.name:
+            continue
+        if other.dataset == new.dataset and new.asked.asks_as(other.asked):
+            raise BadInput(
+                f"schedule {other.name!r} asks for the same: equal requests have one release",
+                remedy="let analysts read that one, or draw afresh with [[new_draw]]",
+            )
+        if new.asked.hold or other.asked.hold:
+            continue
+        if new.refuses(other) or other.refuses(new):
+            unlinked = new if new.refuses(other) else other
+            accept = f"{(other if unlinked is new else new).dataset}_current"
+            raise BadInput(
+                f"schedule {other.name!r} releases the same data, and true samples join its releases with "
+                "those of this one: whoever has both undoes the unlinking, so one of them would be refused",
+                remedy=f"end that one (freqdp schedule drop {shlex.quote(other.name)}), accept it with "
+                f"[[beside]] {accept} in schedule {unlinked.name}, keep one for curators with [[hold]], or "
+                "choose a method without true samples: strict, counts",
+            )
 
 
 def note_of(asked: JobRequest) -> str | None:
@@ -256,23 +326,31 @@ def renews(dataset: DatasetRow, asked: JobRequest) -> bool:
     return asked.window is not None and not of_all_data
 
 
-def windowed(
-    dataset: str, window: str | None, series: str | None, since: str | None
+def find_series(
+    dataset: str, name: str, window: str | None, series: str | None, since: str | None
 ) -> tuple[str | None, str | None]:
-    """What a window of a schedule is, and the series that it makes; raises BadInput."""
+    """What a window of a schedule is, and the series that it makes; raises BadInput.
+
+    name: of the schedule. If it is not the dataset's, so is the series called, unless it was given a name.
+    """
+    own = None if name == dataset else check_series(name, None, "the schedule's name")
     if window is None:
         if series is not None or since is not None:
             raise BadInput(
                 "[[series]] and [[since]] are for schedules with [[window]]",
                 remedy="for example [[window]] day",
             )
-        return None, None
+        return None, own
     if window not in EVERY:
         raise BadInput(
             f"[[window]] {window} of a schedule is none of {', '.join(EVERY)}",
             remedy="for example [[window]] day",
         )
-    return window, check_series(series or f"{dataset}_{EVERY[window]}", window, None)
+    return window, check_series(series or own or f"{dataset}_{EVERY[window]}", None)
+
+
+_LAST = {"day": "yesterday", "week": "last-week", "month": "last-month"}
+"""The last window of a kind that has ended."""
 
 
 def _first_window(
@@ -281,7 +359,7 @@ def _first_window(
     if asked.window is None:
         return None
     zone = dataset.mapping.timezone
-    word = since or {"day": "yesterday", "week": "last-week", "month": "last-month"}[asked.window]
+    word = since or _LAST[asked.window]
     with database.begin() as connection:
         window = find_window(connection, database, word, zone)
     if window.every != asked.window:

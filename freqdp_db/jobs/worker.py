@@ -16,9 +16,9 @@ from types import FrameType
 from typing import TypeAlias
 
 import freqdp_db
-from freqdp_db.dataset.building import build, build_of_window
+from freqdp_db.dataset.building import build
 from freqdp_db.db import jobs, schedules
-from freqdp_db.db.builds import ended_window, find_build
+from freqdp_db.db.builds import ended_window, find_build, window_build
 from freqdp_db.db.connection import Connection, Database, Listener
 from freqdp_db.db.datasets import DatasetRow, get_dataset, living_dataset
 from freqdp_db.db.jobs import JobRow, LeaseConnection, PhaseProgress
@@ -229,8 +229,10 @@ def _begin(
             database, job, dataset, asked.window, asked.rebuild, progress, engine
         )
     elif asked.rebuild and job.build_id is None:
-        made = build(database, dataset, progress, engine)
-        jobs.record_build(database, job, made.build_id)
+        read = dataset.current_build
+        if read is None or not _is_fresh(database, job, read):
+            read = build(database, dataset, progress, engine).build_id
+        jobs.record_build(database, job, read)
         dataset = _dataset(database, job.dataset_id)
 
     def recorded(connection: Connection, release: ReleaseRow) -> None:
@@ -260,12 +262,16 @@ def _build_window(
     if job.build_id is not None and find_build(database, job.build_id).dropped_at is None:
         return job.build_id
     ended = ended_window(database, window, dataset.mapping.timezone)
-    if rebuild:
+    made = window_build(database, dataset.dataset_id, ended.time_window)
+    if made is None or (rebuild and not _is_fresh(database, job, made)):
         made = build(database, dataset, progress, engine, ended).build_id
-    else:
-        made = build_of_window(database, dataset, ended, progress, engine).build_id
     jobs.record_build(database, job, made)
     return made
+
+
+def _is_fresh(database: Database, job: JobRow, build_id: int) -> bool:
+    """Whether a build was read after the job was asked for: jobs of several schedules share it."""
+    return find_build(database, build_id).snapshot_at >= job.asked_at
 
 
 def _dataset(database: Database, dataset_id: int) -> DatasetRow:

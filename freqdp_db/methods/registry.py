@@ -116,6 +116,7 @@ def declarations() -> dict[str, Any]:
             "summary": method.summary,
             "kind": method.kind,
             "unit": method.unit,
+            "grantable": method.grantable,
             "after": sorted(method.after),
             "spends": [p.name for p in method.parameters if p.share_of is not None and method.unit],
             "reads": [need.parameter for need in method.needs],

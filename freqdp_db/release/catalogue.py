@@ -42,7 +42,7 @@ class Published(Document):
     time_window: str | None
     """The day, week or month that it covers; None: all data."""
     series: str | None
-    """The table that it is a part of."""
+    """The series that it belongs to."""
     schema: str = not_in_json()
 
     @property
@@ -198,7 +198,7 @@ def catalogue_entry(
     )
     comments = {
         relation.suffix: relation.comments(said, timezone, columns)
-        | ({} if release.series is None or relation.view is not None else _WINDOW_START)
+        | ({} if not release.is_in_table or relation.view is not None else _WINDOW_START)
         for relation in request.relations
     }
     told = {"notes": notes} | ({"errors": errors} if errors else {})
@@ -211,7 +211,7 @@ def catalogue_entry(
         "granted": release.granted,
         "rows": rows,
         "ledger_head": origin.ledger_head,
-        "time_window": origin.time_window,
+        "time_window": release.window,
         "series": release.series,
     }
 

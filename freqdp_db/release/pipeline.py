@@ -83,8 +83,8 @@ def anonymize(
 
     hold_back: for curators only, until it is approved. So is every release of a dataset with a limit.
     replaces: releases that the caller withdraws as soon as this one is published.
-    build_id: what it is made from, of a window; None: the dataset's current build. series: the table that
-    the window becomes a part of.
+    build_id: what it is made from, of a window; None: the dataset's current build. series: the one that it
+    belongs to.
     """
     if name is not None:
         check_release_name(name)
@@ -125,7 +125,7 @@ def _ask(
         )
         releases.queue_up(connection, database, dataset.account_id)
         if not new_draw:
-            known = releases.same_request(connection, database, request_hash)
+            known = releases.same_request(connection, database, request_hash, series)
             if known is not None:
                 _require_not_lost(connection, database, known)
                 return known, False
@@ -144,11 +144,12 @@ def _ask(
         if name is None:
             name = _default_name(connection, database, dataset, build, series)
         staging.require_free_name(connection, database, name, request.relations)
-        require_ours(connection, database, dataset.name)
-        if request.grantable and not held and build.time_window is None:
-            require_replaceable(
-                connection, database, dataset.name, request.relations, build.source_srid
-            )
+        if build.time_window is None:
+            require_ours(connection, database, dataset.name, series)
+            if request.grantable and not held:
+                require_replaceable(
+                    connection, database, dataset.name, series, request.relations, build.source_srid
+                )
         release = releases.record_release(
             connection,
             database,
@@ -190,18 +191,19 @@ def _default_name(
     build: BuildRow,
     series: str | None,
 ) -> str:
-    """<dataset>_<n>: the next number that no release of the dataset has had; <series>_<window>."""
+    """<series>_<window>; or after its series or dataset, with the next number that no release has had."""
     if series is not None and build.time_window is not None:
         return window_name(series, build.time_window)
-    used = releases.used_names(connection, database, f"{dataset.name}_")
+    begin = series or dataset.name
+    used = releases.used_names(connection, database, f"{begin}_")
     number = 1
-    while f"{dataset.name}_{number}" in used:
+    while f"{begin}_{number}" in used:
         number += 1
     try:
-        return check_release_name(f"{dataset.name}_{number}")
+        return check_release_name(f"{begin}_{number}")
     except BadInput:
         raise BadInput(
-            f"no release can be called {dataset.name}_{number}, after its dataset",
+            f"no release can be called {begin}_{number}, after its dataset",
             remedy="give the release a name with [[name]]",
         ) from None
 

@@ -210,7 +210,7 @@ def make_plan(
             connection, database, row.build_id, request.method.name, request.document()
         )
         try:
-            if same_request(connection, database, asked) is None:
+            if same_request(connection, database, asked, None) is None:
                 refuse_conflicting_releases(
                     connection, database, dataset, request, False, build=row
                 )

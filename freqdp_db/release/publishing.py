@@ -95,8 +95,8 @@ def _hand_over(
             copied.append(entry.name)
         except Busy as error:
             waiting.append(error.message)
-    datasets = {str(e.row["dataset"]) for e in (*wanted, *stale)}
-    waiting += copying.finish(target, sorted(datasets))
+    whose = dict.fromkeys((e.dataset, e.series) for e in (*wanted, *stale))
+    waiting += copying.finish(target, whose)
     return Handed(copied, unchanged, [entry.name for entry in stale], list(dict.fromkeys(waiting)))
 
 

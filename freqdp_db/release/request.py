@@ -223,24 +223,24 @@ def _readable(value: Any) -> Any:
 _MAX_SERIES_BYTES = MAX_NAME_BYTES - len("_2024_05_06")
 
 
-def check_series(series: str, window: str | None, name: str | None) -> str:
-    """A name for a series: that of the window follows it in the names of its releases."""
-    check_name("[[series]]", series, _MAX_SERIES_BYTES)
-    if window is None or name is not None:
+def check_series(series: str, name: str | None, option: str = "[[series]]") -> str:
+    """A name for a series: a number, or the window, follows it in the names of its releases."""
+    check_name(option, series, _MAX_SERIES_BYTES)
+    if name is not None:
         raise BadInput(
-            "[[series]] needs [[window]], and no [[name]]: its releases are called after it",
-            remedy="for example [[window]] yesterday [[series]] vans_daily",
+            "[[series]] and [[name]] are both given: releases of a series are called after it",
+            remedy="leave [[name]] out",
         )
-    return check_release_name(series)
+    return check_release_name(series, option)
 
 
-def check_release_name(name: str) -> str:
+def check_release_name(name: str, option: str = "[[name]]") -> str:
     """A name that leaves room for the suffixes of relations and is not one of ours."""
-    check_name("[[name]]", name, MAX_NAME_BYTES)
+    check_name(option, name, MAX_NAME_BYTES)
     *endings, last = (*filter(None, suffixes()), "_current")
     if name in ("catalog", "series") or name.endswith((*endings, last)):
         raise BadInput(
-            f"[[name]] {name!r} is reserved",
+            f"{option} {name!r} is reserved",
             remedy="choose a name that is not `catalog` or `series` and does not end in "
             f"{', '.join(endings)} or {last}",
         )

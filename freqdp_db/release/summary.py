@@ -43,8 +43,6 @@ class Release(ReleaseRow, Document):
     """What the best attacker learns of a person on average, as measured; None: never measured."""
     steps: list[StepRow]
     dataset: str
-    window: str | None
-    """The day, week or month that it covers; None: all data."""
     build: BuildRow = not_in_json()
     schema: str = not_in_json()
     protected: ProtectedUnit = not_in_json()
@@ -65,7 +63,6 @@ class Release(ReleaseRow, Document):
             exposure=measured_value(database, release.release_id, "exposure"),
             steps=steps,
             dataset=dataset.name,
-            window=build.time_window,
             protected=dataset.protected,
             build=build,
             schema=schema,
@@ -139,6 +136,10 @@ class Release(ReleaseRow, Document):
     def _in_series(self) -> list[str]:
         if self.series is None or self.state != "published" or not self.granted:
             return []
+        if self.window is None:
+            first = [*(self.relations or ()), ""][0]
+            newest = format_relation(self.schema, f"{self.series}_current{first}")
+            return [f"It belongs to series {self.series}: {newest} shows the newest of these."]
         return [f"It is part of {format_relation(self.schema, self.series)}."]
 
     def _left(self, method: Method) -> list[str]:

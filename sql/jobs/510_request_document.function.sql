@@ -69,11 +69,11 @@ BEGIN
         IF jsonb_typeof(given -> 'series') <> 'string' OR NOT ${private}.is_release_name(given ->> 'series')
             OR octet_length(given ->> 'series') > 44 THEN
             RAISE EXCEPTION 'series %: not a usable name for a series', given -> 'series' USING ERRCODE = 'QF001',
-            HINT = 'up to 44 bytes, as releases are called: the window follows it in the names of its releases';
+            HINT = 'up to 44 bytes, as releases are called: a number or the window follows it in the names of its releases';
         END IF;
-        IF NOT given ? 'window' OR given ? 'as' THEN
-            RAISE EXCEPTION 'series needs a window, and no other name' USING ERRCODE = 'QF001',
-            HINT = 'for example {"window": "yesterday", "series": "vans_daily"}';
+        IF given ? 'as' THEN
+            RAISE EXCEPTION 'series and as are both given' USING ERRCODE = 'QF001',
+            HINT = 'releases of a series are called after it: leave as out';
         END IF;
         job := job || jsonb_build_object('series', given -> 'series');
     END IF;

@@ -47,9 +47,14 @@ BEGIN
         USING ERRCODE = 'QF001', HINT = 'read the window again: freqdp dataset build DATASET --window WINDOW';
     END IF;
     IF record_release.series IS NOT NULL THEN
-        PERFORM ${private}.require_series(record_release.series::text, record_release.build::int, record_release.method::text);
-        IF record_release.name <> concat(record_release.series, '_', replace(source.time_window, '-', '_')) THEN
-            RAISE EXCEPTION 'a release of series % is called after it and its window', quote_literal(record_release.series)
+        PERFORM ${private}.require_series(
+            record_release.series::text, source.dataset_id::int, source.time_window::text, record_release.method::text
+        );
+        IF record_release.name <> concat(record_release.series, '_', coalesce(
+            replace(source.time_window, '-', '_'),
+            substring(substr(record_release.name, length(record_release.series) + 2) FROM '^[1-9][0-9]*$')
+        )) THEN
+            RAISE EXCEPTION 'a release of series % is called after it, with its window or a number', quote_literal(record_release.series)
             USING ERRCODE = 'QF001', HINT = 'give no other name';
         END IF;
     END IF;
@@ -74,5 +79,5 @@ END;
 $body$;
 
 COMMENT ON FUNCTION ${private}.record_release(text, int, text, jsonb, boolean, boolean, text, jsonb, text) IS
-'Records a release of a build and books what it spends, or refuses both (SQLSTATE class QF). All parameters must be there, as request_parameters returns them. series: the one that a window is part of. Returns the number of the release.';
+'Records a release of a build and books what it spends, or refuses both (SQLSTATE class QF). All parameters must be there, as request_parameters returns them. series: the one that it belongs to. Returns the number of the release.';
 REVOKE ALL ON FUNCTION ${private}.record_release(text, int, text, jsonb, boolean, boolean, text, jsonb, text) FROM PUBLIC;

@@ -27,6 +27,7 @@ BEGIN
                 'kind', CASE WHEN array_position(coarseness, next ->> 'kind') > array_position(coarseness, chosen ->> 'kind')
                     THEN next ->> 'kind' ELSE chosen ->> 'kind' END,
                 'unit', coalesce(chosen ->> 'unit', next ->> 'unit'),
+                'grantable', (chosen -> 'grantable')::boolean AND (next -> 'grantable')::boolean,
                 'spends', (chosen -> 'spends') || (next -> 'spends'),
                 'reads', (chosen -> 'reads') || (next -> 'reads'),
                 'parameters', (next -> 'parameters') || (chosen -> 'parameters'),
@@ -43,5 +44,5 @@ END;
 $body$;
 
 COMMENT ON FUNCTION ${private}.find_method(text) IS
-'What a method, or several that follow each other (`lg+swap`), declare: kind, unit, what is spent, which parameters name relations that are read, parameters, and the relations of its releases.';
+'What a method, or several that follow each other (`lg+swap`), declare: kind, unit, whether analysts may ever have its releases, what is spent, which parameters name relations that are read, parameters, and the relations of its releases.';
 REVOKE ALL ON FUNCTION ${private}.find_method(text) FROM PUBLIC;

@@ -14,7 +14,7 @@ DECLARE
         JOIN ${private}.build AS b ON b.build_id = r.build_id
         JOIN ${private}.dataset AS d ON d.dataset_id = r.dataset_id
         CROSS JOIN LATERAL ${private}.find_window(b.time_window::text, d.timezone::text) AS w
-        WHERE r.release_id = create_staging.release AND r.series IS NOT NULL
+        WHERE r.release_id = create_staging.release AND r.series IS NOT NULL AND b.time_window IS NOT NULL
     );
 BEGIN
     EXECUTE format('CREATE TABLE %I.%I ()', ${private:name}, made);
@@ -49,5 +49,5 @@ END;
 $body$;
 
 COMMENT ON FUNCTION ${private}.create_staging(int, text, text, int) IS
-'Makes an empty table for a release that is being written, as its method declares the one of this suffix; runners may read and fill it. In a series every row has the first day of the window.';
+'Makes an empty table for a release that is being written, as its method declares the one of this suffix; runners may read and fill it. In a series of windows every row has the first day of its window.';
 REVOKE ALL ON FUNCTION ${private}.create_staging(int, text, text, int) FROM PUBLIC;

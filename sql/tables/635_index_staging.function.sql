@@ -9,8 +9,8 @@ DECLARE
     relation jsonb := ${private}.find_relation(index_staging.method::text, index_staging.suffix::text);
     made text := 'staging_' || index_staging.release || index_staging.suffix;
     key text[] := ARRAY(
-        SELECT 'window_start' FROM ${private}.release AS r
-        WHERE r.release_id = index_staging.release AND r.series IS NOT NULL
+        SELECT 'window_start' FROM ${private}.release AS r JOIN ${private}.build AS b ON b.build_id = r.build_id
+        WHERE r.release_id = index_staging.release AND r.series IS NOT NULL AND b.time_window IS NOT NULL
         UNION ALL
         SELECT jsonb_array_elements_text(relation -> 'key')
     );
@@ -39,5 +39,5 @@ END;
 $body$;
 
 COMMENT ON FUNCTION ${private}.index_staging(int, text, text, text) IS
-'Makes an index of a release that is being written, as its method declares it: of an attribute, or without one of the key, of one to three columns, in a series after the window''s first day.';
+'Makes an index of a release that is being written, as its method declares it: of an attribute, or without one of the key, of one to three columns, in a series of windows after the window''s first day.';
 REVOKE ALL ON FUNCTION ${private}.index_staging(int, text, text, text) FROM PUBLIC;

@@ -14,7 +14,7 @@ BEGIN
     JOIN ${private}.build AS b ON b.build_id = r.build_id
     JOIN ${private}.dataset AS d ON d.dataset_id = r.dataset_id
     CROSS JOIN LATERAL ${private}.find_window(b.time_window::text, d.timezone::text) AS w
-    WHERE r.release_id = join_series.release AND r.series IS NOT NULL;
+    WHERE r.release_id = join_series.release AND r.series IS NOT NULL AND b.time_window IS NOT NULL;
     IF NOT FOUND THEN
         RETURN;
     END IF;
@@ -74,5 +74,5 @@ END;
 $body$;
 
 COMMENT ON FUNCTION ${private}.join_series(int) IS
-'Attaches the tables of a release to those of its series, as the partition of its window; makes these if it is the first. Internal: called by grant_release.';
+'Attaches the tables of a window to those of its series, as a partition; makes these if it is the first. Internal: called by grant_release.';
 REVOKE ALL ON FUNCTION ${private}.join_series(int) FROM PUBLIC;

@@ -11,11 +11,11 @@ DECLARE
     grantee text;
     item record;
 BEGIN
-    SELECT r.name || show_current.part AS relation, r.name, r.version, d.name AS dataset INTO newest
+    SELECT r.name || show_current.part AS relation, r.name, r.version, r.series, d.name AS dataset INTO newest
     FROM ${private}.release AS r JOIN ${private}.dataset AS d ON d.dataset_id = r.dataset_id
     WHERE r.release_id = show_current.release AND r.state = 'published' AND r.grantable AND NOT r.held
         AND show_current.part = ANY (r.relations);
-    shown := newest.dataset || '_current' || show_current.part;
+    shown := coalesce(newest.series, newest.dataset) || '_current' || show_current.part;
     IF shown IS NULL OR octet_length(shown) > 63 THEN
         RAISE EXCEPTION 'release number % cannot be shown as the newest', show_current.release USING ERRCODE = 'QF001';
     END IF;
@@ -38,13 +38,13 @@ BEGIN
     EXECUTE format(
         'COMMENT ON VIEW %I.%I IS %L', ${release:name}, shown,
         format(
-            'The newest release that analysts may read of dataset %s: now %s, version %s. See catalog.',
-            newest.dataset, newest.name, newest.version
+            'The newest release that analysts may read of dataset %s%s: now %s, version %s. See catalog.',
+            newest.dataset, ', series ' || newest.series, newest.name, newest.version
         )
     );
 END;
 $body$;
 
 COMMENT ON FUNCTION ${private}.show_current(int, text) IS
-'Points a _current view of a dataset at a part of a release (_line, for example) that is granted.';
+'Points a _current view of a dataset, or of the release''s series, at a part of a release (_line, for example) that is granted.';
 REVOKE ALL ON FUNCTION ${private}.show_current(int, text) FROM PUBLIC;

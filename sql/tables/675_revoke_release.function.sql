@@ -15,7 +15,7 @@ BEGIN
         CROSS JOIN unnest(r.relations) AS p (part)
         JOIN pg_catalog.pg_class AS c ON c.oid = to_regclass(format(
             '%I.%I', ${release:name},
-            CASE revoke_release.kind WHEN '' THEN r.name WHEN '_current' THEN d.name || '_current' END || p.part
+            CASE revoke_release.kind WHEN '' THEN r.name WHEN '_current' THEN coalesce(r.series, d.name) || '_current' END || p.part
         ))
         CROSS JOIN LATERAL (
             SELECT (aclexplode(c.relacl)).grantee
@@ -36,5 +36,5 @@ END;
 $body$;
 
 COMMENT ON FUNCTION ${private}.revoke_release(int, text) IS
-'Takes a release that is being withdrawn from everybody but its owner; kind _current: the views over its dataset, which publishing grants again.';
+'Takes a release that is being withdrawn from everybody but its owner; kind _current: the views over its dataset or series, which publishing grants again.';
 REVOKE ALL ON FUNCTION ${private}.revoke_release(int, text) FROM PUBLIC;

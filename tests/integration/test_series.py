@@ -102,8 +102,8 @@ def test_what_a_series_is_cannot_change(city: str) -> None:
     spent = query(city, "SELECT count(*) FROM freqdp.spend")
     freqdp(city, *asked, "--window", DAYS[1], *CUT).refused("by method lg")
     freqdp(city, *asked, "--window", "2024-W10", *LG).refused("a window for each day")
-    freqdp(city, *asked, *LG).refused("needs --window")
-    freqdp(city, *asked, "--window", DAYS[1], *LG, "--as", "other").refused("no --as")
+    freqdp(city, *asked, *LG).refused("a window for each day")
+    freqdp(city, *asked, "--window", DAYS[1], *LG, "--as", "other").refused("--series and --as")
     freqdp(city, *asked, "--window", DAYS[0], *LG, "--new-draw").refused("already")
     freqdp(
         city, "anonymize", "city", "--window", DAYS[1], "--series", _named(DAYS[0]), *LG
@@ -249,10 +249,10 @@ def test_two_workers_make_no_window_twice(city: str) -> None:
 def test_requests_in_sql_and_their_refusals(city: str) -> None:
     ask = "SELECT freqdp.request_release('city', 'lg', 1, %s::jsonb)"
     for options, words in (
-        ('{"series": "s"}', "series needs a window"),
+        ('{"series": "city"}', "is a dataset"),
         ('{"window": "yesterday", "series": "s_line"}', "not a usable name"),
         ('{"window": 3}', "not a window"),
-        ('{"window": "yesterday", "series": "s", "as": "x"}', "no other name"),
+        ('{"window": "yesterday", "series": "s", "as": "x"}', "series and as are both given"),
     ):
         with pytest.raises(psycopg.Error, match=words):
             query(city, ask, options)

@@ -445,8 +445,8 @@ def test_tables_are_read_with_the_rights_of_who_asks(url: str, asker: str) -> No
     said(
         url,
         who,
-        "INSERT INTO freqdp.schedule (dataset_id, request, cron, timezone, next_at) "
-        "SELECT 1, freqdp.request_document('klt', NULL, %s), '0 3 * * *', 'UTC', now()",
+        "INSERT INTO freqdp.schedule (dataset_id, name, request, cron, timezone, next_at) "
+        "SELECT 1, 'd', freqdp.request_document('klt', NULL, %s), '0 3 * * *', 'UTC', now()",
         wanted,
     )
     assert serve(url)[0].refused == 1
@@ -695,7 +695,7 @@ def test_a_schedule_asks_until_the_budget_ends(database_url: str) -> None:
     due = datetime.fromisoformat(made["next_at"])
     assert due > datetime.now(UTC) and due.hour in (1, 2) and due.minute == 0
     freqdp(url, "schedule", "add", "d", "--method", "lg", "--at", "@daily").refused(
-        "has a schedule already"
+        "there is a schedule 'd' already"
     )
     for night in (1, 2, 3):
         query(url, "INSERT INTO world.points SELECT object, at + interval '5 days', geom FROM world.points "
@@ -731,7 +731,7 @@ def test_unchanged_data_costs_nothing_unless_it_is_drawn_anew(url: str) -> None:
     made = query(url, "SELECT release FROM freqdp.job ORDER BY job_id")
     assert made == [("d_1",), ("d_1",), ("d_2",)]
     assert "ended by" in freqdp(url, "schedule", "list").succeeded()[0]["ended_reason"]
-    freqdp(url, "schedule", "drop", "d").refused("has no schedule")
+    freqdp(url, "schedule", "drop", "d").refused("no active schedule")
 
 
 def test_the_list_of_schedules_says_what_runs_and_drop_takes_its_numbers(
@@ -744,7 +744,7 @@ def test_the_list_of_schedules_says_what_runs_and_drop_takes_its_numbers(
     ).succeeded()  # fmt: skip
     shown = freqdp(url, "schedule", "list", in_words=True).out
     assert "pure-g" in shown and "epsilon 0.25 per occurrence" in shown and " 3 " in shown
-    freqdp(url, "schedule", "drop", "2").refused("'2'", "no schedule")
+    freqdp(url, "schedule", "drop", "2").refused("'2'", "no active schedule")
     # a dataset goes only when nothing asks for it any more
     before = written(url)
     refused = freqdp(url, "dataset", "drop", "d").refused("'d'", "schedule", "0 * * * *")

@@ -148,6 +148,7 @@ def test_what_was_answered_is_not_drawn_again(
 
 
 def test_the_waiting_job_and_the_schedule_are_served(upgraded: str) -> None:
+    assert query(upgraded, "SELECT name, ended_at FROM freqdp.schedule") == [("city", None)]
     query(upgraded, "UPDATE freqdp.schedule SET next_at = now()")
     with opened(upgraded) as database:
         served = Worker(database, approve_within_limit).serve(once=True)
