@@ -1000,8 +1000,8 @@ class Freqdp(PaperVerbs):
         from freqdp_db.dataset.road_tables import found_roads, some_roads
         from freqdp_db.evaluation import evaluate as evaluating
         from freqdp_db.evaluation import rules as checking
+        from freqdp_db.evaluation.evaluate import PUBLISHABLE
         from freqdp_db.evaluation.loading import load_case
-        from freqdp_db.evaluation.metrics import PUBLISHABLE
         from freqdp_db.evaluation.report.words import verdicts_of
         from freqdp_db.results import Evaluated
 
@@ -1094,7 +1094,7 @@ class Freqdp(PaperVerbs):
         from freqdp_db.evaluation import evaluate as evaluating
         from freqdp_db.evaluation import rules as checking
         from freqdp_db.evaluation import tables
-        from freqdp_db.evaluation.metrics import PUBLISHABLE
+        from freqdp_db.evaluation.evaluate import PUBLISHABLE
         from freqdp_db.evaluation.report.report import target, write_table_report
         from freqdp_db.evaluation.report.words import verdicts_of_table
         from freqdp_db.results import EvaluatedTable
@@ -1275,7 +1275,7 @@ class Freqdp(PaperVerbs):
         log: bool = True,
     ) -> "results.Worked":
         """Run the jobs that were requested in SQL, and the schedules. Logs JSON lines to stderr."""
-        from freqdp_db.engines.dask import choose_engine, use_engine
+        from freqdp_db.engines.partitions import choose_engine, use_engine
         from freqdp_db.evaluation.evaluate import approve_within_limit
         from freqdp_db.jobs.log import json_lines
         from freqdp_db.jobs.metrics import exposed

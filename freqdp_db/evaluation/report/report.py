@@ -31,9 +31,9 @@ from freqdp_db.db.releases import ReleaseRow, list_releases, list_steps, load_me
 from freqdp_db.db.source_maps import read_roads
 from freqdp_db.errors import BadData, BadInput
 from freqdp_db.evaluation.attacks.exposure import is_exposure
+from freqdp_db.evaluation.evaluate import measure_published
 from freqdp_db.evaluation.figures import Curve, Picture, line_chart, render
 from freqdp_db.evaluation.loading import load_case
-from freqdp_db.evaluation.metrics import measure_published
 from freqdp_db.evaluation.pair import Case, Pair
 from freqdp_db.evaluation.report.counts import count_pictures
 from freqdp_db.evaluation.report.examples import (

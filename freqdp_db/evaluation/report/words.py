@@ -9,7 +9,7 @@ from typing import Literal
 
 from freqdp_db.db.releases import ReleaseRow
 from freqdp_db.evaluation.attacks.exposure import is_exposure
-from freqdp_db.evaluation.metrics import EXPOSED, LINKED, is_linking
+from freqdp_db.evaluation.evaluate import EXPOSED, LINKED, is_linking
 from freqdp_db.privacy.guarantee import stands_for
 
 _LENGTHS = {"10": "the 10 strongest of them", "full": "all of them"}
