@@ -20,8 +20,7 @@ from freqdp_db.evaluation.attacks.known_samples import known_samples, unicity
 from freqdp_db.evaluation.attacks.recovery import recovery_attack
 from freqdp_db.evaluation.attacks.signatures import linking_attacks
 from freqdp_db.evaluation.counts import measure_counts
-from freqdp_db.evaluation.loading import load_case, require_measurable
-from freqdp_db.evaluation.pair import Case, Pair
+from freqdp_db.evaluation.pair import Case, Pair, load_case, require_measurable
 from freqdp_db.evaluation.series import HALF, half_exposed, measure_series, windows_around
 from freqdp_db.evaluation.utility import (
     diameter_error,

@@ -33,8 +33,7 @@ from freqdp_db.errors import BadData, BadInput
 from freqdp_db.evaluation.attacks.exposure import is_exposure
 from freqdp_db.evaluation.evaluate import measure_published
 from freqdp_db.evaluation.figures import Curve, Picture, line_chart, render
-from freqdp_db.evaluation.loading import load_case
-from freqdp_db.evaluation.pair import Case, Pair
+from freqdp_db.evaluation.pair import Case, Pair, load_case
 from freqdp_db.evaluation.report.counts import count_pictures
 from freqdp_db.evaluation.report.examples import (
     edited_samples,
