@@ -695,7 +695,6 @@ class Freqdp(PaperVerbs):
         The same request again returns the same release; one that was interrupted is continued. With a
         window, its newest build is used; the first time, its rows are read.
         """
-        from freqdp_db.dataset.building import build_of_window
         from freqdp_db.release import pipeline
         from freqdp_db.release.inputs import parse_memory
         from freqdp_db.release.request import Request, check_series
@@ -709,6 +708,8 @@ class Freqdp(PaperVerbs):
         with self._started(engine, workers) as (progress, running):
             build = None
             if found is not None:
+                from freqdp_db.dataset.building import build_of_window
+
                 build = build_of_window(database, row, found, progress, running).build_id
             outcome = pipeline.anonymize(
                 database,
@@ -761,22 +762,16 @@ class Freqdp(PaperVerbs):
         self, name: Published, *, engine: Engine = None, workers: Workers = None
     ) -> "results.Verification":
         """Replay the edit log and compare with the published table, row by row. Exit 3 if it differs."""
-        from freqdp_db.dataset.memory import load_build
-        from freqdp_db.methods.registry import require_partitioned
         from freqdp_db.release import verification
-        from freqdp_db.release.inputs import make_world
         from freqdp_db.release.request import Request
         from freqdp_db.results import Verification
 
         database, row = self._release(name)
         verification.require_published(row, "verified")
-        request = Request.of(row)
         with self._started(engine, workers) as (progress, running):
-            require_partitioned(request.method, running)
-            build = load_build(database, row.build_id, progress, running)
-            world = make_world(database, build, request.method, request.values, release=name)
+            world = verification.load_world(database, row, progress, running)
             found = verification.verify(database, row, world, progress)
-        words = found.words(request)
+        words = found.words(Request.of(row))
         return Verification(name, True, **vars(found), seconds=progress.seconds, words=words)
 
     @command("release resume")
@@ -931,7 +926,6 @@ class Freqdp(PaperVerbs):
         """Write one HTML file: what the release is, guarantees and loses, with pictures."""
         from freqdp_db.dataset.road_tables import found_roads, some_roads
         from freqdp_db.dataset.text_values import file_called
-        from freqdp_db.evaluation.report.evidence import write_evidence
         from freqdp_db.evaluation.report.report import write_public_report, write_report
         from freqdp_db.release.catalogue import require_readable
 
@@ -959,6 +953,8 @@ class Freqdp(PaperVerbs):
             )
         database, row = self._release(name)
         if evidence:
+            from freqdp_db.evaluation.report.evidence import write_evidence
+
             return write_evidence(database, row, out=path, overwrite=force)
         found = found_roads(database, table)
         return write_report(database, row, progress, out=path, overwrite=force, roads=found)
@@ -1060,8 +1056,8 @@ class Freqdp(PaperVerbs):
         from freqdp_db.dataset.road_tables import found_roads, some_roads
         from freqdp_db.evaluation import evaluate as evaluating
         from freqdp_db.evaluation import rules as checking
-        from freqdp_db.evaluation.loading import load_case
-        from freqdp_db.evaluation.metrics import PUBLISHABLE
+        from freqdp_db.evaluation.evaluate import PUBLISHABLE
+        from freqdp_db.evaluation.pair import load_case
         from freqdp_db.evaluation.report.words import verdicts_of
         from freqdp_db.results import Evaluated
 
@@ -1154,7 +1150,7 @@ class Freqdp(PaperVerbs):
         from freqdp_db.evaluation import evaluate as evaluating
         from freqdp_db.evaluation import rules as checking
         from freqdp_db.evaluation import tables
-        from freqdp_db.evaluation.metrics import PUBLISHABLE
+        from freqdp_db.evaluation.evaluate import PUBLISHABLE
         from freqdp_db.evaluation.report.report import target, write_table_report
         from freqdp_db.evaluation.report.words import verdicts_of_table
         from freqdp_db.results import EvaluatedTable
@@ -1335,7 +1331,7 @@ class Freqdp(PaperVerbs):
         log: bool = True,
     ) -> "results.Worked":
         """Run the jobs that were requested in SQL, and the schedules. Logs JSON lines to stderr."""
-        from freqdp_db.engines.dask import choose_engine, use_engine
+        from freqdp_db.engines.partitions import choose_engine, use_engine
         from freqdp_db.evaluation.evaluate import approve_within_limit
         from freqdp_db.jobs.log import json_lines
         from freqdp_db.jobs.metrics import exposed

@@ -7,16 +7,16 @@
       PermissionMissing          a right or an extension is missing
       SchemaMissing              `freqdp init` has not been run here
       SchemaStale                the schema is older or newer than the software
-      SchemaInUse                an object of the user's hangs on one of ours
+      SchemaInUse                an object of the user's depends on one of ours
       BadInput                   a value that was given is not acceptable
       NotFound                   a dataset, build or release of that name does not exist
       AlreadyExists              that name is taken
       BadData                    the source relation's rows cannot be used
-      BudgetExceeded             the ledger says no
+      BudgetExceeded             the privacy budget does not allow it
       TooExposed                 measured above the limit of its dataset
-      Busy                       somebody else is at it; names the holder
+      Busy                       another session is at work on this; names it
       ResumeRefused              stored targets and recomputed edits disagree
-      ServerRefused              the server said no for a reason of its own (disk full, cancelled)
+      ServerRefused              the server refused a statement (disk full, cancelled)
       EngineLost                 the workers that --engine names cannot be reached, or went away
     VerificationFailed           exit code 3: a release is not what its log says
     Interrupted                  exit code 130: Ctrl-C or SIGTERM
@@ -125,7 +125,7 @@ class ConnectionFailed(FreqdpError):
 
 
 class PermissionMissing(FreqdpError):
-    """A right on the server is missing."""
+    """A privilege on the server is missing."""
 
 
 class SchemaMissing(FreqdpError):
@@ -133,7 +133,7 @@ class SchemaMissing(FreqdpError):
 
 
 class SchemaStale(FreqdpError):
-    """The freqdp schema in this database does not belong to this version of the software."""
+    """The freqdp schema in this database does not match this version of freqdp."""
 
 
 class SchemaInUse(FreqdpError):
@@ -190,7 +190,9 @@ class Interrupted(FreqdpError):
     exit_code = 130
 
     def __init__(self) -> None:
-        super().__init__(remedy="the same command again goes on where it stopped, or starts anew")
+        super().__init__(
+            remedy="run the same command again: it continues where it stopped, or starts over"
+        )
 
 
 class NotReplayable(FreqdpError):

@@ -1,22 +1,219 @@
-"""One invocation of the command: its settings, and how it talks and answers."""
+"""One invocation of the command: its settings, how it shows progress, talks and answers.
+
+Progress goes to stderr: a bar on a terminal, plain lines elsewhere.
+"""
 
 from __future__ import annotations
 
+import math
 import sys
+import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, is_dataclass
 from datetime import date, datetime
 from functools import cached_property
 from typing import Any
 
+import rich.progress as bars
 from rich.console import Console
 
 from freqdp_db.api import Freqdp
-from freqdp_db.cli.progress import PlainProgress, TerminalProgress
 from freqdp_db.errors import in_options
 from freqdp_db.model.documents import json_text, plain, printable
-from freqdp_db.progress import Progress
+from freqdp_db.progress import Progress, Stage
 from freqdp_db.settings import Settings
+
+_SECONDS_BETWEEN_LINES = 10.0
+_BYTES = "bytes"
+
+# How much longer: an estimate that is said only once it has settled.
+_FIRST_SECONDS = 3.0
+_LEAST_DONE = 0.02
+_SETTLED = math.log(1.5)
+"""How far the newest guess may be from those before it."""
+_MEMORY_SECONDS = 20.0
+
+
+class TimeLeft:
+    """Guesses the whole duration from the share that is done.
+
+    Guesses are averaged over the last while; what is left is said only if the newest agrees.
+    """
+
+    def __init__(self) -> None:
+        self._guess: float | None = None
+        """Logarithm of the averaged duration."""
+        self._at = 0.0
+        self._done, self._moved = 0.0, 0.0
+        """What was done last, and when."""
+
+    def seconds(self, done: float, total: float | None, elapsed: float) -> float | None:
+        """What is left, or None if nobody can tell; told again and again, with growing `elapsed`."""
+        if not total or not 0 < done < total or elapsed < _FIRST_SECONDS:
+            return None
+        if done != self._done:
+            self._done, self._moved = done, elapsed
+        newest = math.log(elapsed * total / done)
+        if self._guess is None:
+            self._guess, self._at = newest, elapsed
+            return None
+        weight = 1 - math.exp(-(elapsed - self._at) / _MEMORY_SECONDS)
+        self._guess += weight * (newest - self._guess)
+        self._at = elapsed
+        if abs(newest - self._guess) > _SETTLED or done < _LEAST_DONE * total:
+            return None
+        # of a few large pieces, the one in hand takes longer than others did: nobody can tell how long
+        if elapsed - self._moved > max(elapsed / done, _FIRST_SECONDS):
+            return None
+        return max(math.exp(self._guess) - elapsed, 0.0)
+
+
+def in_words(seconds: float) -> str:
+    """`about 40 s left`, in steps as coarse as the guess is."""
+    if seconds < 10:
+        return "a few seconds left"
+    if seconds < 90:
+        return f"about {round(seconds / 10) * 10} s left"
+    if seconds < 90 * 60:
+        return f"about {round(seconds / 60)} min left"
+    return f"about {seconds / 3600:.1f} h left"
+
+
+class Count:
+    """What a stage has done so far, in words."""
+
+    def __init__(self, name: str, total: int | None, unit: str) -> None:
+        self.name, self.unit = name, unit
+        self.done, self.whole = 0, total
+        self._left = TimeLeft()
+        self._start = time.monotonic()
+
+    def advance(self, amount: int) -> None:
+        self.done += amount
+        self.left()
+
+    def total(self, amount: int) -> None:
+        self.whole = amount
+
+    @property
+    def elapsed(self) -> float:
+        return time.monotonic() - self._start
+
+    def left(self) -> str | None:
+        seconds = self._left.seconds(self.done, self.whole, self.elapsed)
+        return None if seconds is None else in_words(seconds)
+
+    def amount(self) -> str:
+        """So many of so many."""
+        of = f" of {self._shown(self.whole)}" if self.whole else ""
+        return f"{self._shown(self.done)}{of} {'MB' if self.unit == _BYTES else self.unit}"
+
+    def rate(self) -> str:
+        """So many a second; nothing where that would be a nought."""
+        shown = self._shown(self.done / max(self.elapsed, 1e-9))
+        return f"{shown}/s" if float(shown.replace(",", "")) else ""
+
+    def _shown(self, amount: float) -> str:
+        return f"{amount / 1e6:,.1f}" if self.unit == _BYTES else f"{amount:,.0f}"
+
+
+class TerminalProgress(Progress):
+    """Bars with rate and time left."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__()
+        self._console = console
+        self._bars = bars.Progress(
+            bars.TextColumn("{task.description:<22}"),
+            bars.BarColumn(bar_width=28),
+            bars.TextColumn("{task.fields[told]}"),
+            bars.TimeElapsedColumn(),
+            console=console,
+        )
+        self._open = 0
+
+    def open(self, name: str, total: int | None, unit: str) -> Stage:
+        if self._open == 0:
+            self._bars.start()
+        self._open += 1
+        return _Bar(self._bars, name, total, unit)
+
+    def close(self, stage: Stage) -> None:
+        if isinstance(stage, _Bar):
+            stage.finish()
+        self._open -= 1
+        if self._open == 0:
+            self._bars.stop()
+
+    def note(self, text: str) -> None:
+        self._console.print(printable(text), markup=False)
+
+
+class _Bar(Count):
+    def __init__(self, progress: bars.Progress, name: str, total: int | None, unit: str) -> None:
+        super().__init__(name, total, unit)
+        self._bars = progress
+        self._task = progress.add_task(name, total=total, told="")
+
+    def advance(self, amount: int) -> None:
+        super().advance(amount)
+        told = [self.amount(), self.rate(), self.left() or ""]
+        self._bars.update(
+            self._task, completed=self.done, total=self.whole, told="  ".join(filter(None, told))
+        )
+
+    def finish(self) -> None:
+        whole = self.whole or self.done or 1
+        told = "" if not self.done else f"{self.amount()}  {self.rate()}"
+        self._bars.update(self._task, completed=whole, total=whole, told=told)
+
+
+class PlainProgress(Progress):
+    """One line when a stage ends, and one every ten seconds while any runs, however it gets on."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__()
+        self._console = console
+        self._open: list[Count] = []
+        self._ended = threading.Event()
+        self._telling = threading.Lock()
+        """Nothing is said of a stage after its last line."""
+
+    def open(self, name: str, total: int | None, unit: str) -> Stage:
+        count = Count(name, total, unit)
+        self._open.append(count)
+        if len(self._open) == 1:
+            self._ended = threading.Event()
+            threading.Thread(target=self._tell, args=(self._ended,), daemon=True).start()
+        return count
+
+    def close(self, stage: Stage) -> None:
+        if isinstance(stage, Count):
+            with self._telling:
+                self._open.remove(stage)
+                if not self._open:
+                    self._ended.set()
+                self._line(stage, "")
+
+    def _tell(self, ended: threading.Event) -> None:
+        """Say how far the innermost stage is, until the last one has ended."""
+        while not ended.wait(_SECONDS_BETWEEN_LINES):
+            self.tell_innermost()
+
+    def tell_innermost(self) -> None:
+        with self._telling:
+            for count in self._open[-1:]:
+                self._line(count, count.left() or "working")
+
+    def note(self, text: str) -> None:
+        self._console.print(printable(text), markup=False, soft_wrap=True)
+
+    def _line(self, count: Count, told: str) -> None:
+        amount = f"{count.amount():>22} {count.rate():>12}" if count.done else ""
+        line = f"{count.name:<22} {amount} {told} {count.elapsed:8.2f} s"
+        self._console.print(line, markup=False, soft_wrap=True)
+
 
 PROGRAM = "freqdp"
 _GAP = 2

@@ -18,7 +18,6 @@ from freqdp_db.db.builds import BuildRow, load_locations, samples_by_place
 from freqdp_db.db.connection import Database
 from freqdp_db.db.datasets import DatasetRow, change_dataset
 from freqdp_db.db.source import definition_of, read_name, require_not_from
-from freqdp_db.db.source_maps import read_area
 from freqdp_db.errors import BadInput
 from freqdp_db.methods.contract import Facts
 from freqdp_db.methods.kinds import (
@@ -84,6 +83,8 @@ def _area(database: Database | None, text: str, source: tuple[str, str] | None) 
             return outline_in_geojson(inside)
         return LonLatArea().from_text(inside)
     if _TABLE.fullmatch(text):
+        from freqdp_db.db.source_maps import read_area
+
         assert database is not None, "a table is read from a database"
         with database.begin() as connection:
             relation = read_name(connection, text, "[[region]]")
@@ -95,6 +96,7 @@ def _area(database: Database | None, text: str, source: tuple[str, str] | None) 
 
 def parse_period(text: str, timezone: str) -> str:
     """As it is kept. Moments without a zone are local."""
+
     parts = []
     for part in text.split("/"):
         try:

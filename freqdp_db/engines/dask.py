@@ -1,4 +1,4 @@
-"""Workers of a Dask cluster: they keep ranges of trajectories and do the work on them; who chooses them.
+"""Workers of a Dask cluster: they keep ranges of trajectories and do the work on them.
 
 What a task is given and what it gives are wrapped (`Kept`), so that no log of Dask's shows values: it
 prints the arguments of tasks that fail.
@@ -7,9 +7,7 @@ prints the arguments of tasks that fail.
 from __future__ import annotations
 
 import logging
-import os
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, is_dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -20,15 +18,13 @@ import numpy as np
 
 import freqdp_db
 from freqdp_db.engines.partitions import (
-    LOCAL,
-    Engine,
     Partitions,
     Range,
     Result,
     Value,
     argument_for,
 )
-from freqdp_db.engines.ranges import SingleThread, cores, use
+from freqdp_db.engines.ranges import SingleThread, use
 from freqdp_db.errors import BadInput, EngineLost
 from freqdp_db.progress import Progress
 
@@ -353,69 +349,13 @@ def _quiet() -> Iterator[None]:
         logger.setLevel(before)
 
 
-# What `--engine` and `--workers` (or FREQDP_ENGINE) choose, and starting it.
-
-
-VARIABLE = "FREQDP_ENGINE"
-_MOST_WORKERS = 256
-_ADDRESS = re.compile(r"(dask|tcp|tls)://(\[[0-9a-fA-F:]+\]|[\w.-]+):\d{1,5}")
-
-
-@dataclass(frozen=True)
-class EngineChoice:
-    """Where the work is done."""
-
-    given: str
-    """As it was written, to be named in an error."""
-    workers: int = 0
-    """Processes of a cluster of our own; 0: threads of this process, or somebody's cluster."""
-    address: str | None = None
-    """Of a scheduler of the user's."""
-
-
-def choose_engine(
-    engine: str | None, workers: int | None, environ: Mapping[str, str] = os.environ
-) -> EngineChoice:
-    """Options first, then the environment, then threads; raises BadInput."""
-    text = engine or environ.get(VARIABLE) or "threads"
-    given = f"[[engine]] {text}" if engine else f"{VARIABLE}={text}"
-    local = text == "dask"
-    if workers is not None and not local:
-        raise BadInput(
-            f"[[workers]] {workers} is for [[engine]] dask, and not for {given}",
-            remedy="leave out [[workers]], or add [[engine]] dask",
-        )
-    if text == "threads":
-        return EngineChoice(given)
-    if local:
-        require_dask(given)
-        count = cores() if workers is None else workers
-        if not 1 <= count <= _MOST_WORKERS:
-            raise BadInput(
-                f"[[workers]] {count} is not between 1 and {_MOST_WORKERS}",
-                remedy="one for each core that the database leaves free",
-            )
-        return EngineChoice(given, workers=count)
-    if _ADDRESS.fullmatch(text) is None:
-        raise BadInput(
-            f"{given} is not an engine",
-            remedy="write threads, dask, dask://host:8786 or tls://host:8786",
-        )
-    require_dask(given)
-    return EngineChoice(given, address=re.sub("^dask:", "tcp:", text))
-
-
 @contextmanager
-def use_engine(choice: EngineChoice, conninfo: str, progress: Progress) -> Iterator[Engine]:
-    """The chosen engine, started for the block; its workers connect by `conninfo`."""
-    if not choice.workers and choice.address is None:
-        yield LOCAL
-        return
+def start_cluster(
+    workers: int, address: str | None, conninfo: str, progress: Progress
+) -> Iterator[Cluster]:
+    """Local workers, or the cluster at an address, for the block; they connect by `conninfo`."""
     own = {"DATABASE_URL": conninfo} if conninfo else {}
-    started = (
-        local_cluster(choice.workers, own) if choice.address is None else cluster_at(choice.address)
-    )
-    with started as cluster:
+    with local_cluster(workers, own) if address is None else cluster_at(address) as cluster:
         _require_same_software(cluster)
         shown = f"; dashboard: {cluster.dashboard}" if cluster.dashboard else ""
         progress.note(f"Dask: {cluster.count} workers{shown}")

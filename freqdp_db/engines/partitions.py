@@ -7,10 +7,17 @@ calls the function: in this process on one partition with everything, or in work
 
 from __future__ import annotations
 
+import os
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+from freqdp_db.engines.ranges import cores
+from freqdp_db.errors import BadInput
+from freqdp_db.progress import Progress
 
 Value = TypeVar("Value")
 Result = TypeVar("Result")
@@ -150,3 +157,69 @@ class LocalEngine:
 
 
 LOCAL = LocalEngine()
+
+
+# What `--engine` and `--workers` (or FREQDP_ENGINE) choose, and starting it.
+
+
+VARIABLE = "FREQDP_ENGINE"
+_MOST_WORKERS = 256
+_ADDRESS = re.compile(r"(dask|tcp|tls)://(\[[0-9a-fA-F:]+\]|[\w.-]+):\d{1,5}")
+
+
+@dataclass(frozen=True)
+class EngineChoice:
+    """Where the work is done."""
+
+    given: str
+    """As it was written, to be named in an error."""
+    workers: int = 0
+    """Processes of a cluster of our own; 0: threads of this process, or somebody's cluster."""
+    address: str | None = None
+    """Of a scheduler of the user's."""
+
+
+def choose_engine(
+    engine: str | None, workers: int | None, environ: Mapping[str, str] = os.environ
+) -> EngineChoice:
+    """Options first, then the environment, then threads; raises BadInput."""
+    text = engine or environ.get(VARIABLE) or "threads"
+    given = f"[[engine]] {text}" if engine else f"{VARIABLE}={text}"
+    local = text == "dask"
+    if workers is not None and not local:
+        raise BadInput(
+            f"[[workers]] {workers} is for [[engine]] dask, and not for {given}",
+            remedy="leave out [[workers]], or add [[engine]] dask",
+        )
+    if text == "threads":
+        return EngineChoice(given)
+    from freqdp_db.engines.dask import require_dask
+
+    if local:
+        require_dask(given)
+        count = cores() if workers is None else workers
+        if not 1 <= count <= _MOST_WORKERS:
+            raise BadInput(
+                f"[[workers]] {count} is not between 1 and {_MOST_WORKERS}",
+                remedy="one for each core that the database leaves free",
+            )
+        return EngineChoice(given, workers=count)
+    if _ADDRESS.fullmatch(text) is None:
+        raise BadInput(
+            f"{given} is not an engine",
+            remedy="write threads, dask, dask://host:8786 or tls://host:8786",
+        )
+    require_dask(given)
+    return EngineChoice(given, address=re.sub("^dask:", "tcp:", text))
+
+
+@contextmanager
+def use_engine(choice: EngineChoice, conninfo: str, progress: Progress) -> Iterator[Engine]:
+    """The chosen engine, started for the block; its workers connect by `conninfo`."""
+    if not choice.workers and choice.address is None:
+        yield LOCAL
+        return
+    from freqdp_db.engines.dask import start_cluster
+
+    with start_cluster(choice.workers, choice.address, conninfo, progress) as cluster:
+        yield cluster

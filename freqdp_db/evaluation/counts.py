@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from freqdp_db.dataset.memory import load_build
 from freqdp_db.db.connection import Database
 from freqdp_db.db.draws import load_columns
 from freqdp_db.db.releases import ReleaseRow
@@ -35,9 +34,8 @@ from freqdp_db.methods.counts.family import contributions_to, design_of
 from freqdp_db.methods.counts.zones import Bins, Zones
 from freqdp_db.model.trajectories import Trajectories
 from freqdp_db.progress import Progress
-from freqdp_db.release.inputs import make_world
 from freqdp_db.release.request import Request
-from freqdp_db.release.verification import released_state, require_published
+from freqdp_db.release.verification import load_released
 
 LARGEST = 100
 _DEVIATIONS = 1.959964
@@ -65,11 +63,8 @@ def _count(database: Database, release: ReleaseRow, progress: Progress) -> _Coun
     from freqdp_db.methods.counts.measuring import bounded_by
     from freqdp_db.methods.counts.plan import Draw, plan_of
 
-    require_published(release, "measured")
-    build = load_build(database, release.build_id, progress)
-    request = Request.of(release)
-    world = make_world(database, build, request.method, request.values, release=release.name)
-    made: Any = released_state(database, release, world, progress).made
+    world, state = load_released(database, release, progress)
+    build, made, request = world.build, state.made, Request.of(release)
     options = options_of(request.method.steps[0], request.values)
     design = design_of(world, options)
     with database.begin(snapshot=True) as connection:

@@ -17,12 +17,19 @@ from typing import Any
 import numpy as np
 from scipy.spatial import cKDTree
 
+from freqdp_db.db.connection import Database
+from freqdp_db.db.releases import ReleaseRow
+from freqdp_db.errors import BadInput
 from freqdp_db.methods.contract import Undated, WorkingSet
+from freqdp_db.methods.registry import find_method
 from freqdp_db.methods.unlinking.clock import in_grains, nearest_tick
 from freqdp_db.methods.unlinking.samples import fold
 from freqdp_db.model.arrays import Flags, Groups, Ids, Ints, Metres
 from freqdp_db.model.days import DAY_US, HOUR_US, local_days, local_times
 from freqdp_db.model.trajectories import Areas, Build, Locations, Trajectories
+from freqdp_db.progress import Progress
+from freqdp_db.release.request import Request
+from freqdp_db.release.verification import load_released, require_published
 
 WIDEST_M = 500.0
 """An area that is no wider tells where somebody was."""
@@ -296,3 +303,23 @@ class Case:
             self.original, side, self.places, self.timezone, self.release.time_step_us, self.made_up,
             self.release.only_ends,
         )  # fmt: skip
+
+
+# Read from the database.
+
+
+def require_measurable(release: ReleaseRow) -> None:
+    """Refuse what is not published, or has no trajectories."""
+    require_published(release, "measured")
+    if find_method(release.method).publishes:
+        raise BadInput(
+            f"release {release.name!r} has no trajectories: there is nothing to measure them by",
+            remedy="evaluate a release by another method",
+        )
+
+
+def load_case(database: Database, release: ReleaseRow, progress: Progress) -> Case:
+    """D as built, and D* as it stands in the released table, which is what was verified."""
+    require_measurable(release)
+    world, state = load_released(database, release, progress)
+    return Case.of(world.build, state, Request.of(release).values)

@@ -24,8 +24,7 @@ from freqdp_db.errors import BadInput, NotFound
 from freqdp_db.evaluation.attacks.aggregates import MOST_TARGETS
 from freqdp_db.evaluation.attacks.exposure import HEADLINE, is_exposure, measure_exposure
 from freqdp_db.evaluation.counts import membership_over_windows, window_scores
-from freqdp_db.evaluation.loading import load_case
-from freqdp_db.evaluation.pair import Case, ReleaseSeen, Windows
+from freqdp_db.evaluation.pair import Case, ReleaseSeen, Windows, load_case
 from freqdp_db.model.arrays import Groups, Ids, Ints, offsets_from
 from freqdp_db.model.trajectories import Areas, Locations, Trajectories
 from freqdp_db.progress import Progress

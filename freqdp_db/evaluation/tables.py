@@ -33,7 +33,7 @@ from freqdp_db.db.source_rows import SourceReader, as_samples, read_pairs
 from freqdp_db.errors import BadData, BadInput
 from freqdp_db.evaluation.attacks.known_samples import KnownSamples, SightingIndex
 from freqdp_db.evaluation.attacks.recovery import recovery_attack
-from freqdp_db.evaluation.metrics import measure_release
+from freqdp_db.evaluation.evaluate import measure_release
 from freqdp_db.evaluation.pair import Case, ReleaseSeen
 from freqdp_db.model.arrays import Ids, offsets_of
 from freqdp_db.model.trajectories import Build, Locations, Trajectories

@@ -21,7 +21,7 @@ import numpy as np
 
 import freqdp_db
 from freqdp_db.dataset.facts import facts_of
-from freqdp_db.dataset.memory import load_build
+from freqdp_db.dataset.memory import deal_out, load_build
 from freqdp_db.dataset.road_tables import RoadTable
 from freqdp_db.dataset.text_values import file_called
 from freqdp_db.db.builds import BuildRow, find_build
@@ -30,9 +30,8 @@ from freqdp_db.db.datasets import DatasetRow, find_dataset
 from freqdp_db.engines.partitions import LOCAL, Engine
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.attacks.recovery import Truth
-from freqdp_db.evaluation.dealing import deal_out
+from freqdp_db.evaluation.evaluate import measure_release
 from freqdp_db.evaluation.figures import files_in
-from freqdp_db.evaluation.metrics import measure_release
 from freqdp_db.evaluation.pair import Case, CellBox
 from freqdp_db.evaluation.trials import TrialResult, Trials
 from freqdp_db.methods.frequency.applying import coarsen_times

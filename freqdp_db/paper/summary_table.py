@@ -23,7 +23,7 @@ from freqdp_db.db.datasets import find_dataset
 from freqdp_db.engines.partitions import LOCAL, Engine
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.attacks.recovery import Truth
-from freqdp_db.evaluation.metrics import measure
+from freqdp_db.evaluation.evaluate import measure
 from freqdp_db.evaluation.pair import Case, Pair
 from freqdp_db.evaluation.trials import Trials, refusal, require_possible
 from freqdp_db.evaluation.utility import (

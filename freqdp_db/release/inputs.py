@@ -21,7 +21,6 @@ from freqdp_db.db.source import (
     require_readable_by,
     untraced,
 )
-from freqdp_db.db.source_maps import read_points, read_roads
 from freqdp_db.errors import BadInput, NotFound, PermissionMissing, in_options, named
 from freqdp_db.methods.contract import Method, Need, StepContext, options_of
 from freqdp_db.model.arrays import Ids, Ints
@@ -111,6 +110,8 @@ def _read(
             connection, given, values["region"], build.srid, build.source_srid, **columns
         )
     relation = read_name(connection, given, option)
+    from freqdp_db.db.source_maps import read_points, read_roads
+
     if need.reader == "roads":
         from freqdp_db.roads.network import make_network
 

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from freqdp_db.db.builds import BuildRow, find_build
 from freqdp_db.db.connection import Database
@@ -19,9 +19,11 @@ from freqdp_db.privacy.accounting import rounded_up
 from freqdp_db.privacy.guarantee import ProtectedUnit, in_short
 from freqdp_db.progress import Progress
 from freqdp_db.release.conflicts import said_of_others
-from freqdp_db.release.pipeline import Outcome
 from freqdp_db.release.request import Request
-from freqdp_db.release.verification import Verified
+
+if TYPE_CHECKING:
+    from freqdp_db.release.pipeline import Outcome
+    from freqdp_db.release.verification import Verified
 
 _MUCH = 10
 """More than so many times the samples is noise."""

@@ -16,15 +16,19 @@ from typing import Any
 import numpy as np
 
 import freqdp_db
+from freqdp_db.dataset.memory import load_build
 from freqdp_db.db.connection import Database
 from freqdp_db.db.published import check_release, count_rows
 from freqdp_db.db.releases import ReleaseRow, list_steps, update_release
+from freqdp_db.engines.partitions import LOCAL, Engine
 from freqdp_db.errors import BadInput, NotReplayable, VerificationFailed
 from freqdp_db.methods.contract import StepContext, WorkingSet
 from freqdp_db.methods.loop import run_steps
+from freqdp_db.methods.registry import require_partitioned
 from freqdp_db.methods.relations import Relation
 from freqdp_db.model.trajectories import Build
 from freqdp_db.progress import Progress, Within
+from freqdp_db.release.inputs import make_world
 from freqdp_db.release.journal import ReplayJournal
 from freqdp_db.release.request import Request
 from freqdp_db.release.table import ReleaseRows, Stored, TablePart, tables_of
@@ -137,20 +141,33 @@ def _require_replayable(database: Database, release: ReleaseRow) -> None:
     )
 
 
-def released_state(
-    database: Database, release: ReleaseRow, world: StepContext, progress: Progress
-) -> WorkingSet:
-    """What was released, with whose each sample is; verified first, unless that was done before.
+def load_world(
+    database: Database, release: ReleaseRow, progress: Progress, engine: Engine = LOCAL
+) -> StepContext:
+    """The build that a release was made from, with all else that its steps read."""
+    request = Request.of(release)
+    require_partitioned(request.method, engine)
+    build = load_build(database, release.build_id, progress, engine)
+    return make_world(database, build, request.method, request.values, release=release.name)
 
-    It was if the tables and the replayed state are those that were verified last.
+
+def load_released(
+    database: Database, release: ReleaseRow, progress: Progress
+) -> tuple[StepContext, WorkingSet]:
+    """What a release was made from, and what was released, with whose each sample is.
+
+    Verified first, unless that was done before: then the tables and the replayed state are those that
+    were verified last.
     """
+    require_published(release, "measured")
+    world = load_world(database, release, progress)
     with progress.stage("look for changes"):
         unchanged = _tables_unchanged(database, release)
     if unchanged:
         replayed = replay_steps(database, release, world, progress, checks=False)
         if replayed.digest == (release.digests or {})["state"]:
-            return replayed.state
-    return _verify(database, release, world, progress)[1]
+            return world, replayed.state
+    return world, _verify(database, release, world, progress)[1]
 
 
 def _published_tables(database: Database, release: ReleaseRow) -> dict[Relation, Stored]:

@@ -25,16 +25,15 @@ from servers import SharedServer, cloned
 from world import city_template, freqdp, query, same_rows, value, wait_for
 
 from freqdp_db.dataset.building import build
-from freqdp_db.dataset.memory import load_build
+from freqdp_db.dataset.memory import deal_out, load_build
 from freqdp_db.db.builds import find_build
 from freqdp_db.db.connection import Database
 from freqdp_db.db.datasets import find_dataset
 from freqdp_db.db.releases import ReleaseRow, find_release
 from freqdp_db.db.staging import Staging, drop_staging
-from freqdp_db.engines.dask import Cluster, Kept, _Call, choose_engine, local_cluster, use_engine
-from freqdp_db.engines.partitions import LOCAL, Engine
+from freqdp_db.engines.dask import Cluster, Kept, _Call, local_cluster
+from freqdp_db.engines.partitions import LOCAL, Engine, choose_engine, use_engine
 from freqdp_db.errors import BadInput, EngineLost, FreqdpError, VerificationFailed
-from freqdp_db.evaluation.dealing import deal_out
 from freqdp_db.evaluation.evaluate import evaluate
 from freqdp_db.methods.relations import TRAJECTORIES
 from freqdp_db.paper.experiment import ExperimentOptions, experiment_on

@@ -17,8 +17,8 @@ from freqdp_db.dataset.memory import load_build
 from freqdp_db.db.draws import load_columns, load_edits
 from freqdp_db.db.releases import find_release
 from freqdp_db.evaluation import audit
-from freqdp_db.evaluation.loading import load_case
-from freqdp_db.evaluation.metrics import PUBLISHABLE
+from freqdp_db.evaluation.evaluate import PUBLISHABLE
+from freqdp_db.evaluation.pair import load_case
 from freqdp_db.evaluation.report.words import meaning_of
 from freqdp_db.methods.frequency.applying import apply_edits, coarsen_times
 from freqdp_db.methods.frequency.partition import Partition

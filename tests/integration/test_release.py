@@ -30,7 +30,7 @@ from freqdp_db.db import published as granting
 from freqdp_db.db import staging
 from freqdp_db.db.releases import find_release
 from freqdp_db.errors import VerificationFailed
-from freqdp_db.evaluation.loading import load_case
+from freqdp_db.evaluation.pair import load_case
 from freqdp_db.methods.frequency.steps import LocalStep
 from freqdp_db.progress import Progress
 from freqdp_db.release import inputs, pipeline

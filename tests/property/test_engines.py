@@ -25,7 +25,7 @@ from freqdp_db.engines.partitions import LocalPartitions
 from freqdp_db.engines.ranges import cut, map_ranges, use
 from freqdp_db.evaluation.attacks.exposure import measure_exposure, measure_membership
 from freqdp_db.evaluation.attacks.habits import habit_exposures
-from freqdp_db.evaluation.metrics import measure
+from freqdp_db.evaluation.evaluate import measure
 from freqdp_db.evaluation.pair import Case, Pair, ReleaseSeen
 from freqdp_db.methods.contract import StepContext, WorkingSet
 from freqdp_db.methods.frequency.counts import count_frequencies, rank_places

@@ -16,9 +16,8 @@ import pytest
 from freqdp_db import errors
 from freqdp_db.api import Freqdp
 from freqdp_db.cli import main
-from freqdp_db.cli.console import Session
+from freqdp_db.cli.console import PlainProgress, Session
 from freqdp_db.cli.main import interrupt, interrupt_again
-from freqdp_db.cli.progress import PlainProgress
 from freqdp_db.commands import commands_of, parameters_of
 from freqdp_db.errors import BadInput, Interrupted, ServerRefused
 from freqdp_db.jobs.log import LOG, json_lines

@@ -22,7 +22,7 @@ from freqdp_db.evaluation.attacks.signatures import (
     tf_idf,
     weigh,
 )
-from freqdp_db.evaluation.metrics import PUBLISHABLE, measure, measure_piece, measure_release
+from freqdp_db.evaluation.evaluate import PUBLISHABLE, measure, measure_piece, measure_release
 from freqdp_db.evaluation.pair import Case, Pair, ReleaseSeen, hours_of_day, on_odd_days
 from freqdp_db.evaluation.utility import (
     cell_sequences,

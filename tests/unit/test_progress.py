@@ -12,8 +12,8 @@ from itertools import pairwise
 import pytest
 from rich.console import Console
 
-from freqdp_db.cli import progress as shown
-from freqdp_db.cli.progress import TimeLeft, in_words
+from freqdp_db.cli import console as shown
+from freqdp_db.cli.console import TimeLeft, in_words
 from freqdp_db.progress import Within
 
 

@@ -31,7 +31,7 @@ from freqdp_db.engines.ranges import SingleThread, use
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.attacks.exposure import EXPOSURES, measure_exposure, measure_membership
 from freqdp_db.evaluation.counts import measure_trial
-from freqdp_db.evaluation.evaluate import check_seed
+from freqdp_db.evaluation.evaluate import check_seed, with_headlines
 from freqdp_db.evaluation.figures import (
     ACCENT,
     GOOD,
@@ -45,7 +45,6 @@ from freqdp_db.evaluation.figures import (
     new_figure,
     render,
 )
-from freqdp_db.evaluation.metrics import with_headlines
 from freqdp_db.evaluation.pair import Case
 from freqdp_db.evaluation.recommendation.choosing import (
     FOR_THE_CURATOR,

@@ -19,8 +19,8 @@ from freqdp_db.db.datasets import get_dataset
 from freqdp_db.db.ledger import budgets
 from freqdp_db.db.names import format_relation
 from freqdp_db.db.releases import ReleaseRow, list_releases, load_metrics
+from freqdp_db.evaluation.evaluate import EXPOSED, LINKED
 from freqdp_db.evaluation.figures import render
-from freqdp_db.evaluation.metrics import EXPOSED, LINKED
 from freqdp_db.evaluation.report.report import Reported, in_plain_times, target
 from freqdp_db.evaluation.report.words import (
     Tone,

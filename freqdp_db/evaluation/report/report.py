@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyproj
@@ -31,10 +31,9 @@ from freqdp_db.db.releases import ReleaseRow, list_releases, list_steps, load_me
 from freqdp_db.db.source_maps import read_roads
 from freqdp_db.errors import BadData, BadInput
 from freqdp_db.evaluation.attacks.exposure import is_exposure
+from freqdp_db.evaluation.evaluate import measure_published
 from freqdp_db.evaluation.figures import Curve, Picture, line_chart, render
-from freqdp_db.evaluation.loading import load_case
-from freqdp_db.evaluation.metrics import measure_published
-from freqdp_db.evaluation.pair import Case, Pair
+from freqdp_db.evaluation.pair import Case, Pair, load_case
 from freqdp_db.evaluation.report.counts import count_pictures
 from freqdp_db.evaluation.report.examples import (
     edited_samples,
@@ -58,7 +57,6 @@ from freqdp_db.evaluation.report.words import (
 )
 from freqdp_db.evaluation.rules import RuleResult
 from freqdp_db.evaluation.series import from_metrics
-from freqdp_db.evaluation.tables import JudgedTable
 from freqdp_db.methods.frequency.applying import pf_of_targets
 from freqdp_db.methods.frequency.counts import count_frequencies, rank_places
 from freqdp_db.methods.registry import find_method
@@ -73,6 +71,9 @@ from freqdp_db.release.export.notice import why_not_granted
 from freqdp_db.release.request import Request
 from freqdp_db.release.summary import whole_user
 from freqdp_db.release.verification import require_published
+
+if TYPE_CHECKING:
+    from freqdp_db.evaluation.tables import JudgedTable
 
 _SIGNATURE, _RANKS = 10, 20
 _SEED = 1

@@ -9,7 +9,7 @@ from typing import Literal
 
 from freqdp_db.db.releases import ReleaseRow
 from freqdp_db.evaluation.attacks.exposure import is_exposure
-from freqdp_db.evaluation.metrics import EXPOSED, LINKED, is_linking
+from freqdp_db.evaluation.evaluate import EXPOSED, LINKED, is_linking
 from freqdp_db.privacy.guarantee import stands_for
 
 _LENGTHS = {"10": "the 10 strongest of them", "full": "all of them"}
@@ -116,7 +116,7 @@ def verdicts_of(release: ReleaseRow, values: Mapping[str, float]) -> list[Verdic
     if release.kind == "synthetic":
         no_ways = "Its trips are synthetic: they have no original."
     elif stands_for(release.guarantee) is not None:
-        no_ways = "It has areas and intervals that several objects share, not paths that roads could join."
+        no_ways = "It consists of areas and intervals shared by several objects, not of paths along roads."
     return verdicts(values, shlex.quote(release.name), no_ways)
 
 
@@ -124,7 +124,7 @@ def verdicts_of_table(table: str, kind: str, values: Mapping[str, float]) -> lis
     """Those of a table that was made elsewhere."""
     no_ways = None
     if kind == "synthetic":
-        no_ways = "No trajectory of it is an object's."
+        no_ways = "None of its trajectories belongs to an object."
     return verdicts(values, f"--table {shlex.quote(table)} ...", no_ways)
 
 
@@ -478,8 +478,8 @@ def remark_of(name: str, value: float) -> str:
     """What to say beside a value that looks wrong and is not; empty: nothing."""
     if name.startswith(_ERRORS) and not name.endswith(".f1") and value > 1:
         return (
-            "Above 1: off by more than the true number itself. Where an object has several trajectories "
-            "each of them is counted, and small numbers weigh as much as large ones."
+            "Above 1, the error is larger than the true number itself. If an object has several "
+            "trajectories, each is counted; small numbers weigh as much as large ones."
         )
     return ""
 

@@ -22,7 +22,7 @@ from freqdp_db.release.catalogue import may_be_granted
 _WIDTH = 80
 
 _COLUMNS = {
-    "trajectory_id": "an id of this release alone; says nothing about any object",
+    "trajectory_id": "an id that is valid in this release only; it identifies no object",
     "seq": "position in the trajectory, from 1, in time order",
     "at": "time of the sample, in UTC",
     "at_us": "the exact time: microseconds since 1970-01-01 UTC (`at` has milliseconds only)",
@@ -31,22 +31,22 @@ _COLUMNS = {
     "x": "easting of the location's point",
     "y": "northing of the location's point",
     "geometry": "the location's point, as WKB",
-    "bbox": "the box around the geometry, by which readers skip what they do not need",
+    "bbox": "bounding box of the geometry, for spatial filters",
     "datetimes": "times of the samples, in UTC",
     "coordinates": "the locations' points, in the same order",
     "geom": "the location's point",
-    "fid": "row number; needed by the format",
-    "area": "where samples of the group lie, of some or all of its objects; as WKB",
-    "lon_min": "the area's west",
-    "lat_min": "its south",
-    "lon_max": "its east",
-    "lat_max": "its north",
-    "x_min": "the area's west",
-    "y_min": "its south",
-    "x_max": "its east",
-    "y_max": "its north",
-    "during_begin": "samples of the group, of some or all of its objects, lie in the area from here on",
-    "during_end": "until here, the end not in it",
+    "fid": "row number, required by the format",
+    "area": "area that holds samples of the group, from some or all of its objects, as WKB",
+    "lon_min": "western edge of the area",
+    "lat_min": "southern edge",
+    "lon_max": "eastern edge",
+    "lat_max": "northern edge",
+    "x_min": "western edge of the area",
+    "y_min": "southern edge",
+    "x_max": "eastern edge",
+    "y_max": "northern edge",
+    "during_begin": "start of the interval in which these samples fall",
+    "during_end": "end of the interval, exclusive",
 }
 
 _TERMS = (
@@ -60,17 +60,17 @@ def why_not_granted(guarantee: dict[str, Any]) -> str:
     """Why a release is not granted to analysts."""
     if may_be_granted(guarantee):
         return (
-            "This release is held: its curator has not approved it yet. Do not hand it out before "
-            "(freqdp release approve)."
+            "This release is held: its curator has not approved it yet (freqdp release approve). Until "
+            "then, do not hand it out."
         )
     if guarantee["seeded"]:
         return (
-            "What this release drew was seeded: whoever knows the seed can undo it. It was made for "
-            "tests. Do not hand it out."
+            "The noise of this release was drawn from a seed: anyone who knows the seed can remove it. "
+            "It is a release for tests. Do not hand it out."
         )
     return (
-        "The method of this release draws no noise and guarantees nothing. It was made to compare "
-        "others with. Do not hand it out."
+        "The method of this release adds no noise and guarantees nothing. It exists for comparison "
+        "only. Do not hand it out."
     )
 
 
@@ -191,16 +191,16 @@ def readme(document: dict[str, Any], rows: int, columns: Mapping[str, str]) -> s
     ]
     if document["series"] == document["name"]:
         blocks.append(
-            f"It is a series: all windows from {document['time_window']} that were published when it was "
-            "written. window_start is the first day of a row's window. Ids of trajectories are of one "
-            "window each. What is guaranteed holds for each window."
+            f"This is a series: it has all windows from {document['time_window']} that were published "
+            "when the file was written. window_start is the first day of a row's window. Trajectory ids "
+            "are valid within one window only. The guarantee holds for each window separately."
         )
     if file["srid"] is not None:
         blocks.append(f"Reference system: {file['reference_system']} (SRID {file['srid']}).")
     if file["format"] == "gpkg":
         blocks.append(
             (
-                "Three layers: `areas`, `samples` with their middles, "
+                "Three layers: `areas`, `samples` with the centres of the areas, "
                 if areas
                 else "Two layers: `samples`, "
             )
@@ -209,13 +209,13 @@ def readme(document: dict[str, Any], rows: int, columns: Mapping[str, str]) -> s
         )
     if file["format"] == "mfjson":
         blocks.append(
-            "OGC Moving Features JSON: a feature for each trajectory. Of samples with the same time the "
-            "first is written; what lies between two samples is not said (interpolation Discrete)."
+            "OGC Moving Features JSON: a feature for each trajectory. Of samples with equal times only the "
+            "first is written. Positions between samples are undefined (interpolation Discrete)."
         )
     if areas:
         blocks.append(
-            "Read the areas and intervals, not the points: a point is only the middle of an area, "
-            "and a time the begin of an interval."
+            "Use the areas and intervals, not the points: a point is only the centre of an area, "
+            "and a time the start of an interval."
         )
     lines = [_title("What this is"), *_paragraphs(blocks)]
     lines += _items(f"{name}: {words or _COLUMNS[name]}" for name, words in columns.items())
@@ -232,7 +232,7 @@ def readme(document: dict[str, Any], rows: int, columns: Mapping[str, str]) -> s
         ]
     lines += [_title("What is guaranteed"), *_paragraphs([guarantee["plain"]])]
     lines += _items(map(_artefact, guarantee["artefacts"].values()))
-    lines += [_title("What is taken to be public"), *_items(guarantee["assumed_public"])]
+    lines += [_title("What is assumed to be public"), *_items(guarantee["assumed_public"])]
     lines += [_title("What is not protected"), *_items(guarantee["not_protected"])]
     lines += [_title("Terms of use"), *_paragraphs([_TERMS])]
     lines += [
@@ -255,7 +255,7 @@ def _use(method: str) -> str:
 
 def _artefact(artefact: dict[str, Any]) -> str:
     if artefact.get("k") is not None:
-        return f"{artefact['title']}, as said above; no epsilon is claimed for it."
+        return f"{artefact['title']}: as stated above; no epsilon is claimed."
     if artefact["claimed_epsilon"] is None:
         return f"{artefact['title']}: nothing is claimed."
     accounted = artefact["accounted_epsilon"]
