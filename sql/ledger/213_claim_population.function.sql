@@ -38,9 +38,7 @@ BEGIN
         FOR met IN
             SELECT p.population_id, p.name, min(format('%I.%I', m.source_schema, m.source_relation)) AS relation,
                 min(format('%I.%I', m.source_schema, m.source_relation)) FILTER (
-                    WHERE ${private}.may_name_same_objects(
-                        m.relation_oid::bigint, m.object_column::text, claim_population.object_column::text
-                    )
+                    WHERE m.object_column = claim_population.object_column
                 ) AS same_objects
             FROM ${private}.met_sources(
                 claim_population.named_schema::text, claim_population.named_relation::text, NULL::int
@@ -59,7 +57,7 @@ BEGIN
                 PERFORM ${private}.merge_populations(met.population_id::int, chosen::int);
                 notes := notes || format('the budget of %s is merged into it: what both have spent counts', met.relation);
             ELSIF met.same_objects IS NOT NULL THEN
-                RAISE EXCEPTION '[[persons]] %: as far as can be seen, column % names objects of %, which count for the population %',
+                RAISE EXCEPTION '[[persons]] %: column % of % counts for the population %',
                     quote_literal(claim_population.persons), quote_literal(claim_population.object_column),
                     met.same_objects, quote_literal(met.name)
                 USING ERRCODE = 'QF001', HINT = format(

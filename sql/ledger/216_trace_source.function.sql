@@ -32,9 +32,7 @@ BEGIN
     ) AS m
     JOIN ${private}.population AS p ON p.population_id = m.population_id
     WHERE m.population_id <> own.population_id AND (
-        own.population IS NULL OR p.name IS NULL OR ${private}.may_name_same_objects(
-            m.relation_oid::bigint, m.object_column::text, own.object_column::text
-        ) OR NOT EXISTS (
+        own.population IS NULL OR p.name IS NULL OR m.object_column = own.object_column OR NOT EXISTS (
             SELECT FROM ${private}.population_source AS s
             WHERE s.population_id = own.population_id AND (
                 (s.relation_oid = m.relation_oid AND s.database_key = m.database_key)
