@@ -160,8 +160,10 @@ class _Bench:
         visits, trips = found.visits, found.trips
         of = self.district
 
-        def table(items: Items, part: Ints, parts: int) -> Numbers:
-            counts = np.bincount(part * bins + items.bin, items.parts, minlength=parts * bins)
+        def table(items: Items, part: NDArray[Any], parts: int) -> Numbers:
+            counts = np.bincount(
+                part * np.int64(bins) + items.bin, items.parts, minlength=parts * bins
+            )
             return counts.reshape(-1, bins) / WHOLE
 
         departures = table(trips, trips.zone, len(self.zones))
