@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -91,6 +91,11 @@ class Fit:
     own_total_variance: Table
     largest: Table
     """The part of the variance that is one noisy number's, at most."""
+
+    def without_own(self) -> Fit:
+        """Only what is published of it: the rest is large, and serves to smooth estimates."""
+        none = np.zeros((0, 1))
+        return replace(self, own=none, own_variance=none, own_total=none, own_total_variance=none)
 
 
 def sums(parent: Ints, values: NDArray[Any], parts: int) -> NDArray[Any]:

@@ -167,7 +167,9 @@ class CountsStep(Step[CountsOptions, Any, Nothing]):
             "noisy_objects": objects or max(int(round_one["objects"][0]), 0),
             **dict(zip(SUMMARY, expected_summary(plan).tolist(), strict=True)),
         }
-        drawn = sum(m.size for m in plan.every_measurement if "cells" not in m.name)
+        # of the cells of sparse tables only some are drawn
+        sparse = ("_picked", "_cells")
+        drawn = sum(m.size for m in plan.every_measurement if not m.name.endswith(sparse))
         return drawn, counts, known
 
     def describe(self, drawn: int, counts: Counts) -> str:

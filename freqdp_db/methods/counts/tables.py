@@ -122,7 +122,8 @@ Columns = dict[str, NDArray[Any]]
 class Solved:
     """A tree of levels with its values and estimates."""
 
-    levels: dict[str, Level]
+    all_bins_only: dict[str, bool]
+    """Whether only sums over all bins are known of a level."""
     fits: dict[str, Fit]
     values: dict[str, Ints]
     smooth: dict[str, Table]
@@ -142,7 +143,9 @@ def solved(
     levels: dict[str, Level], fits: dict[str, Fit], zones: Zones, shape: Shape, lost: float
 ) -> Solved:
     near = _neighbours(zones)
-    found = Solved(levels, fits, {}, {}, {}, lost)
+    # levels are not kept: how they expect their parts holds on to all that was solved before
+    all_bins_only = {name: level.all_bins_only for name, level in levels.items()}
+    found = Solved(all_bins_only, {}, {}, {}, {}, lost)
     for name, level in levels.items():
         fit, parent = fits[name], level.parent
         value_above = estimate_above = None
@@ -158,6 +161,7 @@ def solved(
             value_above, estimate_above, smooth_above = above
             smooth = smoothed(smooth_above, parent, fit, like, near.get(name))
         tenths = smooth * (found.correction * TENTHS)
+        found.fits[name] = fit.without_own()
         found.values[name] = rounded(fit.value, parent, value_above)
         found.smooth[name], found.estimates[name] = smooth, rounded(tenths, parent, estimate_above)
     return found
@@ -303,7 +307,7 @@ class Solutions:
         """bin, value, margin, estimate and shown_from of a level, with all bins together first."""
         value, estimate, fit = found.values[name], found.estimates[name], found.fits[name]
         margin = total_margins(fit)
-        if not found.levels[name].all_bins_only:
+        if not found.all_bins_only[name]:
             by_bin = np.repeat(margins(fit, pure=self.pure), value.shape[1], axis=1)
             margin = np.concatenate([margin, by_bin], axis=1)
             value, estimate = _with_all_bins(value), _with_all_bins(estimate)
@@ -389,7 +393,7 @@ class Solutions:
         of_city = steps.sum(axis=0, keepdims=True), variance.sum(axis=0, keepdims=True)
         city_mean, city_margin = _ratio(of_city[0], of_city[1], fits[_TOP], pure=pure)
         mean = np.where(margin >= LONGEST_STAY_MIN, city_mean, mean)
-        shown = slice(0, 1 if self.stays.levels["zone"].all_bins_only else None)
+        shown = slice(0, 1 if self.stays.all_bins_only["zone"] else None)
         means = {
             name: np.concatenate(
                 [part.ravel() for part in (district[self.district, shown], district, city)]
@@ -410,7 +414,7 @@ class Solutions:
         for table in tables:
             found: Solved = getattr(self, trees[table])
             for name, fit in found.fits.items():
-                if not found.levels[name].all_bins_only:
+                if not found.all_bins_only[name]:
                     typical = float(np.median(margins(fit, pure=self.pure)))
                     known[f"{table}_{name}_margin"] = typical
         for table, name in (("visits", "visits_zone_margin"), ("flows", "flows_zones_margin")):
