@@ -119,7 +119,7 @@ def grid_zones(width: float = 2_000.0, block: float = 8_000.0) -> Zones:
     x, y = (number % columns + 0.5) * width, (number // columns + 0.5) * width
     district, names = blocks_of(x, y, block)
     squares = Squares(width, 0, 0, number.reshape(rows, columns).astype(np.int32))
-    return Zones(tuple(map(str, number)), district, names, x, y, (), squares)
+    return Zones(tuple(map(str, number)), district, names, x, y, tuple, squares)
 
 
 def time_bins(kind: BinKind = "hour-of-day", timezone: str = "Europe/Brussels") -> Bins:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -19,7 +20,8 @@ import psycopg
 from numpy.typing import NDArray
 from psycopg import sql
 from psycopg.abc import PQGen
-from psycopg.pq import ExecStatus, TransactionStatus
+from psycopg.adapt import Dumper
+from psycopg.pq import ExecStatus, Format, TransactionStatus
 from psycopg.pq.abc import PGconn, PGresult
 from psycopg.waiting import Ready, Wait
 
@@ -353,7 +355,7 @@ _ARRAY = np.dtype(
     [("size", ">i4"), ("dimensions", ">i4"), ("nulls", ">i4"), ("type", ">i4"), ("length", ">i4"),
      ("lower", ">i4")]
 )  # fmt: skip
-_OIDS = {"int4": 23, "float8": 701}
+_OIDS = {"int4": 23, "int8": 20, "float8": 701}
 _LINE_HEAD = np.dtype(
     [("size", ">i4"), ("order", "u1"), ("type", "<u4"), ("srid", "<u4"), ("points", "<u4")]
 )
@@ -430,6 +432,34 @@ def _arrays(kind: str, counts: Ints, values: NDArray[Any]) -> tuple[Piece, Piece
 
 def _item(kind: str) -> np.dtype[Any]:
     return np.dtype([("size", ">i4"), ("value", WIRE[kind])])
+
+
+@dataclass(frozen=True)
+class ArrayOf:
+    """Numbers as a parameter of a statement, an array of the server's: not one Python object each."""
+
+    kind: ColumnType
+    values: NDArray[Any]
+
+
+class ArrayDumper(Dumper):
+    """How psycopg sends an `ArrayOf`."""
+
+    format = Format.BINARY
+
+    def dump(self, obj: ArrayOf) -> bytes:
+        (heads, _), (items, _) = _arrays(obj.kind, np.array([len(obj.values)]), obj.values)
+        return heads.tobytes()[4:] + items.tobytes()
+
+
+def array_from(kind: ColumnType, data: bytes) -> NDArray[Any]:
+    """The values of an array without NULLs, from what the server sends of it in binary."""
+    begin, items = _ARRAY.itemsize - 4, np.zeros(0, _item(kind))
+    if len(data) > begin:
+        items = np.frombuffer(data, items.dtype, offset=begin)
+    if not np.array_equal(items["size"], np.full(len(items), items.dtype["value"].itemsize)):
+        raise BadData("the server sent an array with a NULL, or of another type than declared")
+    return items["value"].astype(np.dtype(WIRE[kind]).newbyteorder("="))
 
 
 def read_runs(

@@ -16,7 +16,10 @@ from psycopg import sql
 from freqdp_db.db.connection import Connection, Database, driver
 from freqdp_db.db.copy import (
     RUN_COLUMNS,
+    ArrayDumper,
+    ArrayOf,
     Layout,
+    array_from,
     encode_runs,
     read_arrays,
     read_runs,
@@ -86,14 +89,15 @@ def save_columns(
         "INSERT INTO {p}.step_column (release_id, step, part, name, chunk, dtype, whole, number) "
         "VALUES (%s, %s, %s, %s, %s, %s, %b::int8[], %b::float8[])"
     )
+    raw.adapters.register_dumper(ArrayOf, ArrayDumper)
     for field in fields(columns):
         column = np.asarray(getattr(columns, field.name))
         for chunk, begin in enumerate(range(0, max(len(column), 1), _CHUNK)):
             part_of = column[begin : begin + _CHUNK]
             kept = (
-                (None, part_of.astype(np.float64).tolist())
+                (None, ArrayOf("float8", part_of))
                 if column.dtype.kind == "f"
-                else (part_of.astype(np.int64).tolist(), None)
+                else (ArrayOf("int8", part_of), None)
             )
             about = (release_id, step, part, field.name, chunk, column.dtype.str)
             execute(connection, statement, [*about, *kept])
@@ -118,9 +122,12 @@ def load_columns(
         [release_id, step, part],
         binary=True,
     )
-    for column, dtype, whole, number in cursor:
-        values = np.array(number, np.float64) if whole is None else np.array(whole, np.int64)
-        parts.setdefault(column, []).append(values.astype(dtype))
+    rows = cursor.pgresult
+    assert rows is not None
+    for row in range(rows.ntuples):
+        column, dtype, whole, number = (rows.get_value(row, k) or b"" for k in range(4))
+        values = array_from("int8", whole) if whole else array_from("float8", number)
+        parts.setdefault(column.decode(), []).append(values.astype(dtype.decode(), copy=False))
     expected = {field.name for field in fields(kind)}
     if expected != parts.keys():
         differ = ", ".join(sorted(expected ^ parts.keys()))

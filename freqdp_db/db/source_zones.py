@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
-from typing import Any, LiteralString
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import Any, LiteralString, TypeAlias
 
 import numpy as np
 import psycopg
 from psycopg import sql
 
 from freqdp_db.db.connection import Connection, driver
-from freqdp_db.db.copy import Layout, read_arrays
+from freqdp_db.db.copy import Layout, copy_bytes, read_arrays
 from freqdp_db.db.names import postgis_schema, with_postgis
 from freqdp_db.db.source import (
     INTEGERS,
@@ -26,14 +28,15 @@ from freqdp_db.db.source import (
     read_column,
     read_name,
 )
-from freqdp_db.errors import BadInput
+from freqdp_db.errors import BadData, BadInput
 from freqdp_db.methods.counts.zones import (
     OUTSIDE,
+    Shapes,
     Squares,
     Zones,
     block_width,
     blocks_of,
-    square_name,
+    square_names,
 )
 from freqdp_db.methods.kinds import Box, HexagonGrid, Outline, SquareGrid
 from freqdp_db.model.arrays import Ids, Ints, Metres
@@ -42,10 +45,10 @@ MOST_ZONES = 100_000
 MOST_SQUARES = 1_200_000
 BLOCK_M = 5_000.0
 """Districts of a grid are blocks of squares, about so wide,"""
-_MOST_BLOCKS = 500
-"""or wider where there would be more. (Grids of up to MOST_ZONES squares keep theirs.)"""
+_MOST_DISTRICTS = 500
+"""or wider where there would be more of them than about so many."""
 _PARENTS_UP = 2
-"""Districts of hexagons are those so many resolutions coarser."""
+"""Districts of hexagons are those so many resolutions coarser, or more where there would be too many."""
 _OVERLAP = 0.001
 """Of the smaller of two zones: what they may have in common, as maps drawn by hand do."""
 _NAMED = 3
@@ -53,10 +56,16 @@ _NAMED = 3
 _STRAIGHT_DEGREES, _STRAIGHT_UNITS = 0.01, 1000.0
 """Longer sides, in degrees or in units of a projection, get more corners before they are transformed."""
 
+Later: TypeAlias = Callable[[], AbstractContextManager[Connection]]
 _ZONES = "[[zones]]"
 _CORNERS = Layout(
     [("n", "int4"), ("part", "int4"), ("ring", "int4"), ("x", "float8"), ("y", "float8")]
 )
+_PLACES = Layout([("c", "int8"), ("r", "int8")])
+_SHAPES: LiteralString = """
+SELECT {st_asewkb}({st_multi}({st_normalize}({st_transform}(geom, {shown}))), 'NDR')
+FROM ({zones}) z ORDER BY n
+"""
 _UNITED: LiteralString = """
 SELECT {st_asewkb}({st_multi}({st_normalize}({st_union}({st_transform}(geom, {shown})))), 'NDR')
 FROM ({zones}) z
@@ -87,11 +96,15 @@ def read_zones(
     srid: int,
     source_srid: int,
     *,
+    later: Later,
     zone: str | None = None,
     district: str | None = None,
 ) -> Zones:
-    """Zones in metres of `srid`, their shapes in `source_srid`. zone, district: columns of a table."""
-    reader = _Reader(connection, region, srid, source_srid)
+    """Zones in metres of `srid`, their shapes in `source_srid`. zone, district: columns of a table.
+
+    later: begins the transaction in which the shapes of squares are made, when they are asked for.
+    """
+    reader = _Reader(connection, region, srid, source_srid, later)
     try:
         if isinstance(zoning, str):
             return reader.from_table(zoning, zone, district)
@@ -116,9 +129,14 @@ class _Reader:
     """Polygons are queries of (n, geom), numbered from 1."""
 
     def __init__(
-        self, connection: Connection, region: Box | Outline, srid: int, source_srid: int
+        self,
+        connection: Connection,
+        region: Box | Outline,
+        srid: int,
+        source_srid: int,
+        later: Later,
     ) -> None:
-        self.connection, self.raw = connection, driver(connection)
+        self.connection, self.raw, self.later = connection, driver(connection), later
         self.gis = postgis_schema(connection)
         self.names: dict[str, Any] = {"metric": srid, "shown": source_srid}
         self.names["region"] = self._region(region)
@@ -160,21 +178,36 @@ class _Reader:
             "WHERE {st_intersects}(s.geom, a.area)",
             west=west, east=east, south=south, north=north, w=width,
         )  # fmt: skip
-        found = self._rows("SELECT c, r FROM ({zones}) s ORDER BY n", zones=squares)
-        place = np.array(found, np.int64).reshape(-1, 2)
+        place = read_arrays(
+            self.raw, self._sql("SELECT c, r FROM ({zones}) s ORDER BY n", zones=squares), _PLACES
+        )
         zone = np.full((high, wide), OUTSIDE, np.int32)
-        zone[place[:, 1] - south, place[:, 0] - west] = np.arange(len(place))
-        x, y = ((place[:, axis].astype(np.float64) + 0.5) * width for axis in (0, 1))
-        names = tuple(square_name(c, r, width) for c, r in place.tolist())
-        block, united = max(round(BLOCK_M / width), 1), _UNITED
-        if len(names) > MOST_ZONES:
-            block = max(block, math.ceil(math.sqrt(len(names) / _MOST_BLOCKS)))
-            united = _UNITED_SQUARES
+        zone[place["r"] - south, place["c"] - west] = np.arange(len(place["c"]))
+        x, y = ((place[axis].astype(np.float64) + 0.5) * width for axis in ("c", "r"))
+        names = square_names(place["c"], place["r"], width)
+        block = max(round(BLOCK_M / width), 1)
         district, districts = blocks_of(x, y, block * width)
+        if len(districts) > _MOST_DISTRICTS:
+            block = max(block, math.ceil(math.sqrt(len(names) / _MOST_DISTRICTS)))
+            district, districts = blocks_of(x, y, block * width)
         return Zones(
-            names, district, districts, x, y, self._shapes(squares, district, united, w=width),
+            names, district, districts, x, y, partial(self._square_shapes, squares, district, width),
             Squares(width, west, south, zone),
         )  # fmt: skip
+
+    def _square_shapes(self, squares: sql.Composed, district: Ids, side: float) -> Iterator[Shapes]:
+        """As those of other zones, in a transaction of its own: they may be a million."""
+        query = self._sql(_SHAPES, zones=squares)
+        united = _UNITED_SQUARES if len(district) > MOST_ZONES else _UNITED
+        with self.later() as connection:
+            for data in copy_bytes(driver(connection), query):
+                # squares are alike: all rows are as long as the first says
+                width = int(data[2:6].view(">i4")[0])
+                rows = data.view([("count", ">i2"), ("size", ">i4"), ("shape", f"V{width}")])
+                if (rows["size"] != width).any():
+                    raise BadData("the server sent a square of another size than the first")
+                yield rows["shape"]
+            yield self._united(driver(connection), squares, district, united, w=side)
 
     def hexagons(self, grid: HexagonGrid) -> Zones:
         """The cells of H3 that overlap the region."""
@@ -185,7 +218,11 @@ class _Reader:
         _require_not_too_many(expected, grid, "a lower resolution")
         shape = h3.geo_to_h3shape(json.loads(outline))
         cells = sorted(h3.h3shape_to_cells_experimental(shape, grid.resolution, contain="overlap"))
-        parents = [h3.cell_to_parent(c, max(grid.resolution - _PARENTS_UP, 0)) for c in cells]
+        coarser = max(grid.resolution - _PARENTS_UP, 0)
+        parents = [h3.cell_to_parent(c, coarser) for c in cells]
+        while coarser > 0 and len(set(parents)) > _MOST_DISTRICTS:
+            coarser -= 1
+            parents = [h3.cell_to_parent(c, coarser) for c in cells]
         polygons = self._sql(
             "SELECT n::int4 AS n, {st_setsrid}({st_geomfromwkb}(wkb), 4326) AS geom "
             "FROM unnest({cells}::bytea[]) WITH ORDINALITY AS w (wkb, n)",
@@ -325,7 +362,7 @@ class _Reader:
             districts,
             middle_x,
             middle_y,
-            self._shapes(polygons, district),
+            partial(iter, self._shapes(polygons, district)),
             index_polygons(zone.astype(np.int64), np.cumsum(new), x, y, len(names)),
         )
 
@@ -367,17 +404,17 @@ class _Reader:
                 "Repair the polygons (ST_Difference), or name another table",
             )
 
-    def _shapes(
-        self, polygons: sql.Composed, district: Ids, united: LiteralString = _UNITED, **more: Any
-    ) -> tuple[bytes, ...]:
-        """Of the zones, then of the districts, then of the city; united: a query of the last two."""
-        own = self._rows(
-            "SELECT {st_asewkb}({st_multi}({st_normalize}({st_transform}(geom, {shown}))), 'NDR') "
-            "FROM ({zones}) z ORDER BY n",
-            zones=polygons,
-        )
-        larger = self._rows(united, zones=polygons, district=district.tolist(), **more)
-        return tuple(bytes(shape) for (shape,) in own + larger)
+    def _shapes(self, polygons: sql.Composed, district: Ids) -> list[list[bytes]]:
+        """Of the zones, then of the districts and of the city."""
+        own = [bytes(shape) for (shape,) in self._rows(_SHAPES, zones=polygons)]
+        return [own, self._united(self.raw, polygons, district, _UNITED)]
+
+    def _united(
+        self, raw: Any, polygons: sql.Composed, district: Ids, united: LiteralString, **more: Any
+    ) -> list[bytes]:
+        """Of the districts, then of the city."""
+        query = self._sql(united, zones=polygons, district=district.tolist(), **more)
+        return [bytes(shape) for (shape,) in raw.execute(query)]
 
 
 def _hexagon(corners: Sequence[tuple[float, float]]) -> bytes:

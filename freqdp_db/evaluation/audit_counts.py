@@ -78,7 +78,7 @@ def released_bounds(
     most = found_in(np.arange(len(world.build.trajectories)))
     busiest = np.argsort(-(most.visits.counts + most.trips.counts), kind="stable")[:FEW]
     own = found_in(busiest[:1]).visits
-    cells = own.zone * len(bins) + own.bin
+    cells = own.cells(len(bins))
     names = [name for name in ("visits", "flows") if name in tables]
     seen = {f"{name} of the city": np.zeros((2, runs)) for name in names}
     if "visits" in tables:

@@ -218,7 +218,7 @@ def _attacked(
     Without noise only the cells in which anybody was are kept, one below the other.
     """
     released = _released(rows, zones, bins)
-    cells, number = np.unique(counted.zone * len(bins) + counted.bin, return_inverse=True)
+    cells, number = np.unique(counted.cells(len(bins)), return_inverse=True)
     zone, bin = np.divmod(cells, len(bins))
     by_zone = np.bincount(counted.zone, minlength=len(zones))
     by_district = (
@@ -328,7 +328,7 @@ def measure_trial(
         rows, items = made.table("visits"), [side.visits for side in sides]
         mine = _within(rows["zone"], 1, len(zones) + 1) & (rows["bin"] > 0)
         shown = (rows["zone"][mine] - 1) * len(bins) + rows["bin"][mine] - 1
-        true = items[0].zone * len(bins) + items[0].bin
+        true = items[0].cells(len(bins))
         known, number = np.unique(np.concatenate([true, shown]), return_inverse=True)
         before: Numbers = np.bincount(number[: len(true)], minlength=len(known))
         after = np.bincount(number[len(true) :], rows["estimate"][mine], minlength=len(known))
@@ -353,7 +353,7 @@ def _flow_sizes(rows: dict[str, Numbers], trips: Any, zones: Zones) -> dict[str,
     between = _within(rows["origin"], 1, len(zones) + 1)
     between &= _within(rows["destination"], 1, len(zones) + 1) & (rows["bin"] > 0)
     pair = (rows["origin"] - 1) * len(zones) + rows["destination"] - 1
-    codes = np.concatenate([trips.zone * len(zones) + trips.to, pair[between]])
+    codes = np.concatenate([trips.zone * np.int64(len(zones)) + trips.to, pair[between]])
     known, number = np.unique(codes, return_inverse=True)
     before = np.bincount(number[: len(trips)], minlength=len(known))
     after: Numbers = np.bincount(

@@ -34,7 +34,6 @@ from freqdp_db.methods.counts.plan import Plan, plan_of
 from freqdp_db.methods.counts.tables import Made, made_of
 from freqdp_db.methods.loop import Trial, run_steps
 from freqdp_db.methods.registry import find_method
-from freqdp_db.model.arrays import Ints
 from freqdp_db.privacy.accounting import sigma2_for
 from freqdp_db.privacy.noise import SeededSource
 from freqdp_db.progress import Progress
@@ -160,8 +159,10 @@ class _Bench:
         visits, trips = found.visits, found.trips
         of = self.district
 
-        def table(items: Items, part: Ints, parts: int) -> Numbers:
-            counts = np.bincount(part * bins + items.bin, items.parts, minlength=parts * bins)
+        def table(items: Items, part: NDArray[Any], parts: int) -> Numbers:
+            counts = np.bincount(
+                part * np.int64(bins) + items.bin, items.parts, minlength=parts * bins
+            )
             return counts.reshape(-1, bins) / WHOLE
 
         departures = table(trips, trips.zone, len(self.zones))

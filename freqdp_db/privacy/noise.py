@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from fractions import Fraction
@@ -311,14 +312,20 @@ class SecureSource:
     """The operating system's randomness."""
 
     def discrete_laplace(self, scale: float, count: int) -> Ints:
+        return _in_pieces(partial(self._laplace, scale), count)
+
+    def discrete_gaussian(self, sigma2: Fraction, count: int) -> Ints:
+        return _in_pieces(partial(self._gaussian, sigma2), count)
+
+    def _laplace(self, scale: float, count: int) -> Ints:
         # the difference of two geometric numbers of one law is two-sided geometric
         return self._geometric(scale, count) - self._geometric(scale, count)
 
-    def discrete_gaussian(self, sigma2: Fraction, count: int) -> Ints:
+    def _gaussian(self, sigma2: Fraction, count: int) -> Ints:
         return discrete_gaussian(
             sigma2,
             count,
-            self.discrete_laplace,
+            self._laplace,
             lambda size, spread, scale: exact_toss(size, spread, scale, _words),
         )
 
@@ -355,6 +362,19 @@ class SecureSource:
             if enough is not None:
                 going = going[result[going] < enough]
         return result
+
+
+_PIECE = 1 << 17
+"""Numbers that are drawn at a time: what that takes stays in the processor's cache."""
+
+
+def _in_pieces(draw: Callable[[int], Ints], count: int) -> Ints:
+    """Independent numbers, many of them on all cores: most of the time is the system's randomness."""
+    if count <= _PIECE:
+        return draw(count)
+    pieces = [min(_PIECE, count - begin) for begin in range(0, count, _PIECE)]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return np.concatenate(list(pool.map(draw, pieces)))
 
 
 def _words(count: int) -> Words:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from freqdp_db.dataset.facts import coverage_of, facts_in, facts_of
@@ -68,7 +69,7 @@ def read_inputs(
     if not needs and "region" not in values:
         return {}
     with database.begin(snapshot=True) as connection:
-        found = {need.parameter: _read(connection, build, method, need, values) for need in needs}
+        found = {n.parameter: _read(database, connection, build, method, n, values) for n in needs}
         facts = facts_in(build.srid, definition_of(connection, build.srid, "SRID"), timezone)
     for step in method.steps:
         step.require_inputs(options_of(step, values), found, facts)
@@ -89,6 +90,7 @@ def require_readable(
 
 
 def _read(
+    database: Database,
     connection: Connection,
     build: Build | BuildRow,
     method: Method,
@@ -107,8 +109,9 @@ def _read(
 
         columns = {name: values.get(parameter) for name, parameter in need.columns.items()}
         return read_zones(
-            connection, given, values["region"], build.srid, build.source_srid, **columns
-        )
+            connection, given, values["region"], build.srid, build.source_srid,
+            later=partial(database.begin, snapshot=True), **columns,
+        )  # fmt: skip
     relation = read_name(connection, given, option)
     from freqdp_db.db.source_maps import read_points, read_roads
 

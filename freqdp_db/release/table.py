@@ -86,7 +86,9 @@ class OwnRows:
         assert relation.rows is not None, "a method makes the rows of its relations"
         kinds = [(column.name, column.kind) for column in relation.columns]
         for columns in relation.rows(self.state, self.world):
-            yield encode_columns(kinds, columns)
+            for begin in range(0, len(columns[kinds[0][0]]), _CHUNK):
+                part = {name: c[begin : begin + _CHUNK] for name, c in columns.items()}
+                yield encode_columns(kinds, part)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import pytest
 import shapely
 from world import query
 
+from freqdp_db.db import source_zones
 from freqdp_db.db.connection import Database
 from freqdp_db.db.source_zones import read_zones
 from freqdp_db.errors import BadInput
@@ -42,11 +43,11 @@ def _read(
     db: Database, zoning: Any, region: Any = REGION, source: int = 4326, **columns: Any
 ) -> Zones:
     with db.begin(snapshot=True) as connection:
-        return read_zones(connection, zoning, region, METRES, source, **columns)
+        return read_zones(connection, zoning, region, METRES, source, later=db.begin, **columns)
 
 
 def _shapes(zones: Zones) -> list[shapely.Geometry]:
-    return [shapely.from_wkb(shape) for shape in zones.shapes]
+    return [shapely.from_wkb(bytes(shape)) for block in zones.shapes() for shape in block]
 
 
 def _located(url: str, zones: Zones, lon: np.ndarray, lat: np.ndarray) -> np.ndarray:
@@ -140,6 +141,27 @@ def test_a_grid(db: Database, database_url: str) -> None:
     assert zones.name[0].endswith("N") and len(set(zones.name)) == len(zones)
     wide = [np.ptp(zones.x[zones.district == d]) for d in range(zones.districts)]
     assert max(wide) == 4000.0, "districts are blocks of 5 km"
+
+
+def test_districts_of_a_metropolitan_region(db: Database) -> None:
+    """180 x 190 km have 1,400 blocks of 5 km: too many for flows between them."""
+    region = LonLatArea().from_text("1.1,47.9,3.5,49.6")
+    zones = _read(db, SquareGrid(Decimal(1000)), region)
+    assert 30_000 < len(zones) < 40_000
+    # a block more in each direction, where the region does not begin with one
+    assert 250 <= zones.districts <= 600
+    wide = [np.ptp(zones.x[zones.district == d]) for d in range(zones.districts)]
+    assert max(wide) > 5000.0 and max(wide) % 1000 == 0, "blocks of whole squares"
+
+
+def test_districts_of_many_hexagons(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    import h3
+
+    usual = _read(db, HexagonGrid(8)).districts
+    monkeypatch.setattr(source_zones, "_MOST_DISTRICTS", usual - 1)
+    zones = _read(db, HexagonGrid(8))
+    assert zones.districts < usual
+    assert {h3.get_resolution(cell) for cell in zones.district_name} == {5}
 
 
 def test_a_grid_over_an_outline(db: Database, database_url: str) -> None:

@@ -16,7 +16,14 @@ from freqdp_db.errors import VerificationFailed
 from freqdp_db.methods.counts import plan as plan_module
 from freqdp_db.methods.counts.checking import check
 from freqdp_db.methods.counts.contributions import WHOLE, Contributions, contributions_of
-from freqdp_db.methods.counts.estimation import Level, least_squares, rounded, smoothed, sums
+from freqdp_db.methods.counts.estimation import (
+    Level,
+    _projected,
+    least_squares,
+    rounded,
+    smoothed,
+    sums,
+)
 from freqdp_db.methods.counts.measuring import (
     _picked,
     bounded_by,
@@ -90,6 +97,34 @@ def test_whole_numbers_add_up() -> None:
     found = rounded(values, parent, above)
     assert np.array_equal(sums(parent, found, 4), above)
     assert np.abs(found - values).max() < 1.5
+
+
+def test_what_is_missing_goes_to_those_that_lost_most() -> None:
+    values = np.array([[0.5, 1.2], [3.9, 1.2], [0.5, 1.2], [7.5, 4.0]])
+    parent = np.array([1, 1, 1, 0])
+    found = rounded(values, parent, np.array([[8, 4], [5, 9]]))
+    assert found.tolist() == [[1, 3], [4, 3], [0, 3], [8, 4]], (
+        "ties to the first, several each if need be"
+    )
+    assert rounded(values, parent, np.array([[7, 4], [5, 1]]))[:3, 1].tolist() == [1, 0, 0]
+
+
+def test_nearest_numbers_that_add_up() -> None:
+    """Each is its value less the same multiple of its share, or 0 where that is below 0."""
+    generator = np.random.default_rng(6)
+    parent = generator.permutation(np.repeat(np.arange(4), 10))
+    values = generator.normal(3, 10, (40, 5))
+    variance = generator.uniform(0.5, 2, (40, 1))
+    above = np.maximum(sums(parent, values, 4), 5.0)
+    found = _projected(values, variance, above, parent)
+    assert (found >= 0).all() and np.allclose(sums(parent, found, 4), above)
+    for p in range(4):
+        of = parent == p
+        multiple = (values[of] - found[of]) / variance[of]
+        for b in range(5):
+            free = found[of][:, b] > 0
+            assert np.ptp(multiple[free, b]) < 1e-6
+            assert (multiple[~free, b] <= multiple[free, b].max() + 1e-6).all()
 
 
 def test_estimates_are_not_below_zero_and_add_up() -> None:

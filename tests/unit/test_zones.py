@@ -112,12 +112,15 @@ def _zones() -> Zones:
     district, names = blocks_of(x, y, 2000.0)
     shapes = tuple(bytes([i]) for i in range(len(x) + len(names) + 1))
     squares = Squares(1000.0, 0, 0, np.arange(12, dtype=np.int32).reshape(3, 4))
-    return Zones(tuple(f"z{i}" for i in range(12)), district, names, x, y, shapes, squares)
+    blocks = [shapes[:12], shapes[12:]]
+    return Zones(tuple(f"z{i}" for i in range(12)), district, names, x, y, lambda: blocks, squares)
 
 
 def test_rows_of_zones() -> None:
     zones = _zones()
-    (rows,) = zones.rows()
+    blocks = list(zones.rows())
+    assert [len(block["zone"]) for block in blocks] == [12, 5], "as many as their shapes"
+    rows = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
     assert zones.districts == 4 and zones.city_id == 17
     assert rows["zone"].tolist() == list(range(1, 18))
     assert list(rows["level"]) == ["zone"] * 12 + ["district"] * 4 + ["city"]

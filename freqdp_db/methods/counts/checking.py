@@ -14,6 +14,7 @@ from freqdp_db.methods.counts.tables import Columns, Made
 from freqdp_db.model.arrays import Flags, Ints
 
 _NUMBERS = ("value", "estimate")
+_KEYS = ("zone", "origin", "destination", "bin")
 
 
 def check(draw: Draw, made: Made, plan: Plan) -> dict[str, int]:
@@ -58,7 +59,7 @@ def check(draw: Draw, made: Made, plan: Plan) -> dict[str, int]:
 def _check_flows(table: Columns, draw: Draw, plan: Plan, parent: Ints) -> int:
     city, count = plan.design.zones.city_id, len(plan.design.zones)
     between = (table["origin"] <= count) & (table["destination"] <= count)
-    pair = (table["origin"] - 1) * count + table["destination"] - 1
+    pair = (table["origin"].astype(np.int64) - 1) * count + table["destination"] - 1
     table = _require_cells("flows", table, between, pair, draw, plan)
     checked = _require_bins("flows", table, ("origin", "destination"), plan)
     for name, near, far in (
@@ -76,7 +77,9 @@ def _check_flows(table: Columns, draw: Draw, plan: Plan, parent: Ints) -> int:
 
 
 def _where(table: Columns, chosen: Flags) -> Columns:
-    return {name: column[chosen] for name, column in table.items()}
+    """Some rows, as far as sums need them."""
+    needed = (*_KEYS, *_NUMBERS)
+    return {name: column[chosen] for name, column in table.items() if name in needed}
 
 
 def _require_cells(
@@ -91,7 +94,8 @@ def _require_cells(
         raise VerificationFailed(f"the cells of {name} are not in order, with a noisy number each")
     if not np.isin(likely, picked).all():
         raise VerificationFailed(f"a likely cell of {name} was not picked")
-    if not np.array_equal((place * plan.design.shape.bins + table["bin"] - 1)[shown], picked):
+    bins = plan.design.shape.bins
+    if not np.array_equal(place[shown] * np.int64(bins) + table["bin"][shown] - 1, picked):
         raise VerificationFailed(f"the cells of {name} are not those that were picked")
     if not np.array_equal(table["value"][shown], np.rint(noisy / WHOLE)):
         raise VerificationFailed(f"the cells of {name} do not have their noisy numbers")
@@ -104,7 +108,7 @@ def _require_sums(name: str, table: Columns, part: Ints, above: Ints) -> int:
     part, above: of each row, what it is of, and what that is a part of; 0: nothing.
     """
     bins = int(table["bin"].max()) + 1
-    key, of = part * bins + table["bin"], above * bins + table["bin"]
+    key, of = (side.astype(np.int64) * bins + table["bin"] for side in (part, above))
     has_parts = np.isin(key, of) & (part > 0)
     for number in _NUMBERS:
         whole = np.bincount(of, table[number], minlength=int(key.max()) + 1)

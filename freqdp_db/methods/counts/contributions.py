@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -32,7 +33,7 @@ from freqdp_db.methods.counts.zones import OUTSIDE, Bins, Zones
 from freqdp_db.methods.synthesis.public import MINUTE_US, Period, Region
 from freqdp_db.methods.synthesis.trips import RULE, metres_of_trips, possible_samples, trips_in
 from freqdp_db.methods.trips import ARRIVAL, DEPARTURE, RESTING, find_roles
-from freqdp_db.model.arrays import Flags, Ints, offsets_from
+from freqdp_db.model.arrays import Flags, Ids, Ints, new_rows, offsets_from
 from freqdp_db.model.trajectories import Locations, Trajectories
 
 STEP_M = 250.0
@@ -55,12 +56,12 @@ class Items:
 
     offsets: Ints
     """Object u has the items offsets[u] to offsets[u + 1] - 1."""
-    bin: Ints
-    zone: Ints
+    bin: Ids
+    zone: Ids
     """Where: of trips, where they begin."""
-    to: Ints
+    to: Ids
     """Of trips: where they end; else zeros."""
-    size: Ints
+    size: Ids
     """Of trips: the class of length and duration; of stays: minutes; else zeros."""
     part: Ints
     """For how much each item of an object counts: a number for each object, WHOLE for 1."""
@@ -78,6 +79,13 @@ class Items:
         """For how much each item counts, in parts of 1 / WHOLE."""
         return np.repeat(self.part, self.counts)
 
+    def cells(self, bins: int) -> Ints:
+        """zone * bins + bin of each item."""
+        cell = self.zone.astype(np.int64)
+        cell *= bins
+        cell += self.bin
+        return cell
+
     def where(self, kept: Flags) -> Items:
         owner = np.repeat(np.arange(len(self.offsets) - 1), self.counts)
         lengths = np.bincount(owner[kept], minlength=len(self.offsets) - 1)
@@ -85,7 +93,19 @@ class Items:
         return Items(offsets_from(lengths), bin, zone, to, size, self.part)
 
 
-def _items(offsets: Ints, bin: Ints, zone: Ints, to: Ints, size: Ints) -> Items:
+def _nothing(count: int) -> tuple[Ids, Ids]:
+    """Two columns of zeros, which take no memory."""
+    zeros = np.broadcast_to(np.int32(0), count)
+    return zeros, zeros
+
+
+def sorted_once(numbers: Ints) -> Ints:
+    """In order, each once. (For millions of them, np.unique takes several times as long.)"""
+    numbers = np.sort(numbers)
+    return numbers[new_rows(numbers)] if len(numbers) else numbers
+
+
+def _items(offsets: Ints, bin: Ids, zone: Ids, to: Ids, size: Ids) -> Items:
     """All in full."""
     return Items(offsets, bin, zone, to, size, np.full(len(offsets) - 1, WHOLE, np.int64))
 
@@ -160,8 +180,8 @@ def _looks(first, last, offsets, location, at, px, py, role, gap):  # type: igno
 
 def _visited(  # type: ignore[no-untyped-def]
     first, last, offsets, location, at, px, py, role, gap, zones: Zones, bins: Bins
-) -> tuple[Ints, Ints]:
-    """Objects `first` to `last` - 1: who visits which zone in which bin, each once."""
+) -> tuple[Ints, Ids, Ids]:
+    """Objects `first` to `last` - 1: how many visits each has; which zones in which bins, each once."""
     cells, found = len(zones) * len(bins), [np.zeros(0, np.int64)]
     begin = first
     while begin < last:
@@ -174,10 +194,12 @@ def _visited(  # type: ignore[no-untyped-def]
         inside = (zone != OUTSIDE) & (bin != OUTSIDE)
         # most moments find the object where it was: sort only what is new
         inside[1:] &= (cell[1:] != cell[:-1]) | (whose[1:] != whose[:-1])
-        found.append(np.unique((whose[inside] - first) * cells + cell[inside]))
+        found.append(sorted_once((whose[inside] - first) * cells + cell[inside]))
         begin = end
-    visits = np.concatenate(found)
-    return visits // cells + first, visits % cells
+    whose, cell = np.divmod(np.concatenate(found), cells)
+    zone, bin = np.divmod(cell, len(bins))
+    of_each = np.bincount(whose, minlength=last - first)
+    return of_each, zone.astype(np.int32), bin.astype(np.int32)
 
 
 def _visits(
@@ -191,10 +213,8 @@ def _visits(
         _visited, side.offsets, side.offsets, side.location, side.at, places.x, places.y, role,
         RULE.gap_us, zones, bins,
     )  # fmt: skip
-    whose, cell = joined(parts)
-    nothing = np.zeros(len(cell), np.int64)
-    offsets = offsets_from(np.bincount(whose, minlength=len(side)))
-    return _items(offsets, cell % len(bins), cell // len(bins), nothing, nothing)
+    of_each, zone, bin = joined(parts)
+    return _items(offsets_from(of_each), bin, zone, *_nothing(len(zone)))
 
 
 # Trips and stays.
@@ -208,14 +228,14 @@ def _trips(side: Trajectories, places: Locations, zones: Zones, bins: Bins) -> I
     minutes = (trips.at[last] - begins) // MINUTE_US
     of_length = np.searchsorted(LENGTH_EDGES_M, metres, side="right") - 1
     of_duration = np.searchsorted(DURATION_EDGES_MIN, minutes, side="right") - 1
-    origin = zones.locate(trips.x[first], trips.y[first]).astype(np.int64)
-    destination = zones.locate(trips.x[last], trips.y[last]).astype(np.int64)
+    origin = zones.locate(trips.x[first], trips.y[first])
+    destination = zones.locate(trips.x[last], trips.y[last])
     items = _items(
         trips.by_object,
-        bins.of(begins).astype(np.int64),
+        bins.of(begins),
         origin,
         destination,
-        of_length * len(DURATION_EDGES_MIN) + of_duration,
+        (of_length * len(DURATION_EDGES_MIN) + of_duration).astype(np.int32),
     )
     return items.where((origin != OUTSIDE) & (destination != OUTSIDE) & (items.bin != OUTSIDE))
 
@@ -232,15 +252,15 @@ def _stays(
     ends = np.flatnonzero(role == DEPARTURE)
     whose = side.owner[begins].astype(np.int64)
     place = side.location[begins]
-    zone = zones.locate(places.x[place], places.y[place]).astype(np.int64)
+    zone = zones.locate(places.x[place], places.y[place])
     at = side.at[begins]
     minutes = np.minimum((side.at[ends] - at) // MINUTE_US, LONGEST_STAY_MIN)
     items = _items(
         offsets_from(np.bincount(whose, minlength=len(side))),
-        bins.of(at).astype(np.int64),
+        bins.of(at),
         zone,
-        np.zeros(len(at), np.int64),
-        minutes,
+        np.zeros(len(at), np.int32),
+        minutes.astype(np.int32),
     )
     return items.where((zone != OUTSIDE) & (items.bin != OUTSIDE))
 
@@ -261,7 +281,7 @@ def _squares(first, last, offsets, group):  # type: ignore[no-untyped-def]
     return (found,)
 
 
-def squares_of(items: Items, group: Ints) -> Ints:
+def squares_of(items: Items, group: NDArray[Any]) -> Ints:
     """Of each object, the sum of the squares of how many items its groups have."""
     parts = map_ranges(_squares, items.offsets, items.offsets, group)
     (found,) = joined(parts)
@@ -287,10 +307,10 @@ def _whole_root(squares: Ints) -> Ints:
     return np.searchsorted(np.arange(1, WHOLE + 1) ** 2, squares, side="right").astype(np.int64)
 
 
-def groups_of(what: str, items: Items, zones: Zones, bins: int) -> dict[str, Ints]:
+def groups_of(what: str, items: Items, zones: Zones, bins: int) -> dict[str, NDArray[Any]]:
     """By which groups the contributions of an object are bounded: the group of each item."""
     district = zones.district.astype(np.int64)
-    groups = {"bins": items.bin}
+    groups: dict[str, NDArray[Any]] = {"bins": items.bin}
     if what == "visits":
         groups["zones"] = items.zone
     if what == "stays":

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.spatial import cKDTree
 
-from freqdp_db.model.arrays import Ints, offsets_of
+from freqdp_db.engines.ranges import joined, map_ranges
+from freqdp_db.model.arrays import Ints, offsets_from, offsets_of
 
 Table: TypeAlias = NDArray[np.float64]
 """A row for each part, a column for each bin."""
@@ -90,6 +91,11 @@ class Fit:
     own_total_variance: Table
     largest: Table
     """The part of the variance that is one noisy number's, at most."""
+
+    def without_own(self) -> Fit:
+        """Only what is published of it: the rest is large, and serves to smooth estimates."""
+        none = np.zeros((0, 1))
+        return replace(self, own=none, own_variance=none, own_total=none, own_total_variance=none)
 
 
 def sums(parent: Ints, values: NDArray[Any], parts: int) -> NDArray[Any]:
@@ -226,22 +232,39 @@ def rounded(values: Table, parent: Ints, above: Ints | None) -> Ints:
     if above is None:
         return np.rint(values).astype(np.int64)
     missing = above - sums(parent, whole, len(above))
-    count = np.bincount(parent, minlength=len(above))[:, None]
-    # more than one each, where the values do not add up by themselves
-    each, rest = missing // count, missing % count
-    whole = whole + each[parent]
-    lost = values - np.floor(values)
-    order = np.lexsort(
-        (np.broadcast_to(np.arange(len(values))[:, None], values.shape), -lost,
-         np.broadcast_to(parent[:, None], values.shape)),
-        axis=0,
-    )  # fmt: skip
-    place = np.arange(len(values)) - offsets_of(np.sort(parent), len(above))[np.sort(parent)]
-    given = (place[:, None] < np.take_along_axis(rest[parent], order, axis=0)).astype(np.int64)
-    extra = np.zeros_like(whole)
-    np.put_along_axis(extra, order, given, axis=0)
-    found: Ints = whole + extra
-    return found
+    order, offsets = _grouped(parent, len(above))
+    parts = map_ranges(_given, offsets, offsets, order, values, missing)
+    (whole[order],) = joined(parts)
+    return whole
+
+
+@njit(nogil=True, cache=True)
+def _given(first, last, offsets, order, values, missing):  # type: ignore[no-untyped-def]
+    """Whole numbers of the parts of parents `first` to `last` - 1, in their order."""
+    rows = order[offsets[first] : offsets[last]]
+    found = np.empty((len(rows), values.shape[1]), np.int64)
+    for p in range(first, last):
+        begin, end = offsets[p] - offsets[first], offsets[p + 1] - offsets[first]
+        count = end - begin
+        for b in range(values.shape[1] if count else 0):
+            # more than one each, where the values do not add up by themselves
+            each = missing[p, b] // count
+            rest = missing[p, b] - each * count
+            gained = np.empty(count)
+            for k in range(count):
+                value = values[rows[begin + k], b]
+                found[begin + k, b] = np.int64(np.floor(value)) + each
+                gained[k] = np.floor(value) - value
+            if rest > 0:
+                for k in np.argsort(gained, kind="mergesort")[:rest]:
+                    found[begin + k, b] += 1
+    return (found,)
+
+
+def _grouped(parent: Ints, parts: int) -> tuple[Ints, Ints]:
+    """The rows of each part, one part after the other, and where each begins."""
+    order = np.argsort(parent, kind="stable")
+    return order, offsets_from(np.bincount(parent, minlength=parts))
 
 
 # Smoothed estimates.
@@ -322,14 +345,41 @@ def _projected(values: Table, variance: Table, above: Table, parent: Ints) -> Ta
     count = np.bincount(parent, minlength=len(above))[:, None]
     mean = sums(parent, variance, len(above)) / np.maximum(count, 1)
     share = np.maximum(variance / np.maximum(mean, _LEAST)[parent], _LEAST_SHARE)
+    share = np.ascontiguousarray(np.broadcast_to(share, values.shape))
     reach = np.abs(above) + sums(parent, np.abs(values), len(above)) + 1.0
     low, high = -reach, reach / _LEAST_SHARE
-    adding = _adding(parent, len(above))
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        over = adding @ np.maximum(values - middle[parent] * share, 0.0) > above
-        low, high = np.where(over, middle, low), np.where(over, high, middle)
-    return _raked(np.maximum(values - high[parent] * share, 0.0), above, parent)
+    order, offsets = _grouped(parent, len(above))
+    (found,) = joined(map_ranges(_halved, offsets, offsets, order, values, share, above, low, high))
+    nearest = np.empty_like(values)
+    nearest[order] = found
+    return _raked(nearest, above, parent)
+
+
+@njit(nogil=True, cache=True)
+def _halved(first, last, offsets, order, values, share, above, low, high):  # type: ignore[no-untyped-def]
+    """max(v - l s, 0) of the parts of parents `first` to `last` - 1, in their order."""
+    begin, bins = offsets[first], values.shape[1]
+    rows = order[begin : offsets[last]]
+    value, step = values[rows], share[rows]
+    found = np.empty_like(value)
+    for p in range(first, last):
+        mine = slice(offsets[p] - begin, offsets[p + 1] - begin)
+        least, most = low[p].copy(), high[p].copy()
+        for _ in range(_HALVINGS):
+            middle = (least + most) / 2
+            total = np.zeros(bins)
+            for k in range(mine.start, mine.stop):
+                for b in range(bins):
+                    total[b] += max(value[k, b] - middle[b] * step[k, b], 0.0)
+            for b in range(bins):
+                if total[b] > above[p, b]:
+                    least[b] = middle[b]
+                else:
+                    most[b] = middle[b]
+        for k in range(mine.start, mine.stop):
+            for b in range(bins):
+                found[k, b] = max(value[k, b] - most[b] * step[k, b], 0.0)
+    return (found,)
 
 
 def smoothed_over_bins(value: Table, variance: Table, *, around: bool) -> Table:

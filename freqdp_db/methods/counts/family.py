@@ -97,7 +97,9 @@ class CountsStep(Step[CountsOptions, Any, Nothing]):
             raise BadInput(
                 f"{len(zones):,} [[zones]] in {zones.districts:,} districts and {len(bins):,} [[bins]] "
                 f"would be some {rows:,} rows",
-                remedy="choose larger [[zones]], fewer districts, or wider [[bins]]",
+                remedy="choose larger [[zones]], wider [[bins]]"
+                + (" or fewer districts" if options.district else "")
+                + (", or leave flows out of [[tables]]" if "flows" in options.tables else ""),
             )
 
     def draw(
@@ -105,8 +107,12 @@ class CountsStep(Step[CountsOptions, Any, Nothing]):
     ) -> Any:
         from freqdp_db.methods.counts.measuring import measured
 
-        found = contributions_to(world, state.trajectories, state.places, options)
-        return measured(found, design_of(world, options), source)
+        # held by nobody here: measuring lets go of it
+        return measured(
+            contributions_to(world, state.trajectories, state.places, options),
+            design_of(world, options),
+            source,
+        )
 
     def carry_out(
         self, world: StepContext, state: WorkingSet, drawn: Any, options: CountsOptions
@@ -161,7 +167,9 @@ class CountsStep(Step[CountsOptions, Any, Nothing]):
             "noisy_objects": objects or max(int(round_one["objects"][0]), 0),
             **dict(zip(SUMMARY, expected_summary(plan).tolist(), strict=True)),
         }
-        drawn = sum(m.size for m in plan.every_measurement if "cells" not in m.name)
+        # of the cells of sparse tables only some are drawn
+        sparse = ("_picked", "_cells")
+        drawn = sum(m.size for m in plan.every_measurement if not m.name.endswith(sparse))
         return drawn, counts, known
 
     def describe(self, drawn: int, counts: Counts) -> str:

@@ -10,8 +10,10 @@ epsilon-DP. What the second round measures depends on noisy numbers only.
 from __future__ import annotations
 
 from dataclasses import fields
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from freqdp_db.methods.counts.contributions import (
     TRIP_CLASSES,
@@ -34,7 +36,7 @@ from freqdp_db.methods.counts.plan import (
     second_round,
 )
 from freqdp_db.methods.counts.tables import Solutions
-from freqdp_db.model.arrays import Ints
+from freqdp_db.model.arrays import Ids, Ints, new_rows
 from freqdp_db.privacy.noise import RandomSource
 
 
@@ -46,12 +48,16 @@ def measured(found: Contributions, design: Design, source: RandomSource) -> Draw
         for name, what in design.first_round.items()
     }
     plan = second_round(design, drawn)
-    bounded = bounded_by(found, plan)
-    for name, total in totals(bounded, plan).items():
+    found = bounded_by(found, plan)
+    exact = totals(found, plan)
+    exact_cells = {table: cells_of(table, found, design.shape) for table in plan.sparse}
+    del found  # of many objects and zones it is large, and solving takes memory too
+    for name in list(exact):
+        total = exact.pop(name)
         drawn[name] = total + plan[name].noise(source, len(total))
     known = Solutions(drawn, plan)
     for table in plan.sparse:
-        cells, counts = cells_of(table, bounded, design.shape)
+        cells, counts = exact_cells.pop(table)
         likely = known.likely(table)
         picked = np.union1d(likely, _picked(table, cells, counts, plan, source))
         numbers = plan[f"{table}_cells"].noise(source, len(picked))
@@ -95,11 +101,11 @@ def bounded_by(found: Contributions, plan: Plan) -> Contributions:
 def totals(found: Contributions, plan: Plan) -> dict[str, Ints]:
     """The sum over objects of each vector that is measured everywhere."""
     zones, bins = plan.design.zones, plan.design.shape.bins
-    district = zones.district.astype(np.int64)
+    district = zones.district
     visits, trips, stays = found.visits, found.trips, found.stays
     nowhere = np.zeros_like
-    pair = district[trips.zone] * zones.districts + district[trips.to]
-    rows: dict[str, tuple[Ints, Ints]] = {
+    pair = district[trips.zone].astype(np.int64) * zones.districts + district[trips.to]
+    rows: dict[str, tuple[NDArray[Any], Ids]] = {
         "visits_zone": (visits.zone, visits.bin),
         "visits_district": (district[visits.zone], visits.bin),
         "visits_city": (nowhere(visits.bin), visits.bin),
@@ -118,13 +124,13 @@ def totals(found: Contributions, plan: Plan) -> dict[str, Ints]:
     assert trips.size.max(initial=0) < TRIP_CLASSES
     parts = {name: getattr(found, name).parts for name in ("visits", "trips", "stays")}
 
-    def summed_up(name: str, part: Ints) -> Ints:
+    def summed_up(name: str, part: NDArray[Any]) -> Ints:
         weights = parts["trips" if name.startswith("flows") else name.partition("_")[0]]
         # sums of whole numbers below 2^53: exact
         return np.bincount(part, weights, minlength=plan[name].size).astype(np.int64)
 
     summed = {
-        name: summed_up(name, part * bins + bin)
+        name: summed_up(name, part.astype(np.int64) * bins + bin)
         for name, (part, bin) in rows.items()
         if name in plan
     }
@@ -150,10 +156,19 @@ def totals(found: Contributions, plan: Plan) -> dict[str, Ints]:
 def cells_of(table: str, found: Contributions, shape: Shape) -> tuple[Ints, Ints]:
     """The cells of visits or flows that have any, in order, and how many, in parts of 1 / WHOLE."""
     items = found.trips if table == "flows" else found.visits
-    place = items.zone * shape.zones + items.to if table == "flows" else items.zone
-    cells, number = np.unique(place * shape.bins + items.bin, return_inverse=True)
-    counts = np.bincount(number, items.parts, minlength=len(cells))
-    return cells, counts.astype(np.int64)
+    if table == "flows":
+        packed = (items.zone * np.int64(shape.zones) + items.to) * shape.bins + items.bin
+    else:
+        packed = items.cells(shape.bins)
+    if not len(packed):
+        return packed, packed
+    # sorted with their parts in the last digits: far quicker than np.unique
+    packed *= WHOLE + 1
+    packed += items.parts
+    packed.sort()
+    cells, parts = np.divmod(packed, WHOLE + 1)
+    first = np.flatnonzero(new_rows(cells))
+    return cells[first], np.add.reduceat(parts, first)
 
 
 def _picked(table: str, cells: Ints, counts: Ints, plan: Plan, source: RandomSource) -> Ints:

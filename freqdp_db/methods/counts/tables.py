@@ -45,7 +45,7 @@ from freqdp_db.methods.counts.plan import (
 )
 from freqdp_db.methods.counts.zones import BIN_KINDS, Bins, Zones
 from freqdp_db.methods.synthesis.public import Period
-from freqdp_db.model.arrays import Ints
+from freqdp_db.model.arrays import Ids, Ints
 
 LIKELY = 0.5
 """Cells of sparse tables are shown if so many are expected there, or more,"""
@@ -61,29 +61,29 @@ _SURE = 2.0
 class Made:
     """What is published: the columns of all tables, each in the order of its key."""
 
-    visits_zone: Ints
-    visits_bin: Ints
+    visits_zone: Ids
+    visits_bin: Ids
     visits_value: Ints
     visits_margin: NDArray[np.float64]
     visits_estimate: NDArray[np.float64]
     visits_shown_from: NDArray[np.float64]
-    flows_origin: Ints
-    flows_destination: Ints
-    flows_bin: Ints
+    flows_origin: Ids
+    flows_destination: Ids
+    flows_bin: Ids
     flows_value: Ints
     flows_margin: NDArray[np.float64]
     flows_estimate: NDArray[np.float64]
     flows_shown_from: NDArray[np.float64]
-    stays_zone: Ints
-    stays_bin: Ints
+    stays_zone: Ids
+    stays_bin: Ids
     stays_value: Ints
     stays_margin: NDArray[np.float64]
     stays_estimate: NDArray[np.float64]
     stays_mean_minutes: NDArray[np.float64]
     stays_mean_margin: NDArray[np.float64]
-    trips_length_class: Ints
-    trips_duration_class: Ints
-    trips_bin: Ints
+    trips_length_class: Ids
+    trips_duration_class: Ids
+    trips_bin: Ids
     trips_value: Ints
     trips_margin: NDArray[np.float64]
     trips_estimate: NDArray[np.float64]
@@ -114,6 +114,7 @@ class Made:
         }
 
 
+_EMPTY: dict[str, type] = {"Ints": np.int64, "Ids": np.int32}
 Columns = dict[str, NDArray[Any]]
 
 
@@ -121,7 +122,8 @@ Columns = dict[str, NDArray[Any]]
 class Solved:
     """A tree of levels with its values and estimates."""
 
-    levels: dict[str, Level]
+    all_bins_only: dict[str, bool]
+    """Whether only sums over all bins are known of a level."""
     fits: dict[str, Fit]
     values: dict[str, Ints]
     smooth: dict[str, Table]
@@ -141,7 +143,9 @@ def solved(
     levels: dict[str, Level], fits: dict[str, Fit], zones: Zones, shape: Shape, lost: float
 ) -> Solved:
     near = _neighbours(zones)
-    found = Solved(levels, fits, {}, {}, {}, lost)
+    # levels are not kept: how they expect their parts holds on to all that was solved before
+    all_bins_only = {name: level.all_bins_only for name, level in levels.items()}
+    found = Solved(all_bins_only, {}, {}, {}, {}, lost)
     for name, level in levels.items():
         fit, parent = fits[name], level.parent
         value_above = estimate_above = None
@@ -157,6 +161,7 @@ def solved(
             value_above, estimate_above, smooth_above = above
             smooth = smoothed(smooth_above, parent, fit, like, near.get(name))
         tenths = smooth * (found.correction * TENTHS)
+        found.fits[name] = fit.without_own()
         found.values[name] = rounded(fit.value, parent, value_above)
         found.smooth[name], found.estimates[name] = smooth, rounded(tenths, parent, estimate_above)
     return found
@@ -302,16 +307,16 @@ class Solutions:
         """bin, value, margin, estimate and shown_from of a level, with all bins together first."""
         value, estimate, fit = found.values[name], found.estimates[name], found.fits[name]
         margin = total_margins(fit)
-        if not found.levels[name].all_bins_only:
+        if not found.all_bins_only[name]:
             by_bin = np.repeat(margins(fit, pure=self.pure), value.shape[1], axis=1)
             margin = np.concatenate([margin, by_bin], axis=1)
             value, estimate = _with_all_bins(value), _with_all_bins(estimate)
         return {
-            "bin": np.broadcast_to(np.arange(value.shape[1]), value.shape),
+            "bin": np.broadcast_to(np.arange(value.shape[1], dtype=np.int32), value.shape),
             "value": value,
-            "margin": np.round(margin, 1),
+            "margin": np.broadcast_to(np.round(margin, 1), value.shape),
             "estimate": estimate / TENTHS,
-            "shown_from": np.zeros(value.shape),
+            "shown_from": np.broadcast_to(0.0, value.shape),
         }
 
     def area_rows(self, found: Solved) -> Columns:
@@ -326,7 +331,7 @@ class Solutions:
         if "visits" not in self.plan.sparse:
             return rows
         zone, cells = self.cell_rows("visits")
-        return _in_order([rows, {"zone": zone + 1, **cells}], "zone", "bin")
+        return _in_order([rows, {"zone": (zone + 1).astype(np.int32), **cells}], "zone", "bin")
 
     def flow_rows(self) -> Columns:
         zones = self.zones
@@ -344,7 +349,10 @@ class Solutions:
             for name, (origin, destination) in ends.items()
         ]
         pair, cells = self.cell_rows("flows")
-        between = {"origin": pair // len(zones) + 1, "destination": pair % len(zones) + 1}
+        between = {
+            "origin": (pair // len(zones) + 1).astype(np.int32),
+            "destination": (pair % len(zones) + 1).astype(np.int32),
+        }
         return _in_order([*rows, between | cells], "origin", "destination", "bin")
 
     def cell_rows(self, table: str) -> tuple[Ints, Columns]:
@@ -360,7 +368,7 @@ class Solutions:
         correction = (self.trips if table == "flows" else self.visits).correction
         place, bin = np.divmod(picked, plan.design.shape.bins)
         return place, {
-            "bin": bin + 1,
+            "bin": (bin + 1).astype(np.int32),
             "value": np.rint(noisy).astype(np.int64),
             "margin": np.full(len(picked), self.cell_margin(table)),
             "estimate": np.round(estimate * correction, 1),
@@ -374,7 +382,7 @@ class Solutions:
     def trip_rows(self) -> Columns:
         length, duration = np.divmod(np.arange(TRIP_CLASSES), len(DURATION_EDGES_MIN))
         numbers = self.numbers(self.trips, "class")
-        return _rows(numbers, length_class=length + 1, duration_class=duration + 1)
+        return _stacked([_rows(numbers, length_class=length + 1, duration_class=duration + 1)])
 
     def stay_rows(self) -> Columns:
         """With mean minutes by district and bin, and of sums of these; zones have their district's."""
@@ -385,7 +393,7 @@ class Solutions:
         of_city = steps.sum(axis=0, keepdims=True), variance.sum(axis=0, keepdims=True)
         city_mean, city_margin = _ratio(of_city[0], of_city[1], fits[_TOP], pure=pure)
         mean = np.where(margin >= LONGEST_STAY_MIN, city_mean, mean)
-        shown = slice(0, 1 if self.stays.levels["zone"].all_bins_only else None)
+        shown = slice(0, 1 if self.stays.all_bins_only["zone"] else None)
         means = {
             name: np.concatenate(
                 [part.ravel() for part in (district[self.district, shown], district, city)]
@@ -406,7 +414,7 @@ class Solutions:
         for table in tables:
             found: Solved = getattr(self, trees[table])
             for name, fit in found.fits.items():
-                if not found.levels[name].all_bins_only:
+                if not found.all_bins_only[name]:
                     typical = float(np.median(margins(fit, pure=self.pure)))
                     known[f"{table}_{name}_margin"] = typical
         for table, name in (("visits", "visits_zone_margin"), ("flows", "flows_zones_margin")):
@@ -432,7 +440,7 @@ def made_of(draw: Draw, plan: Plan) -> Made:
     columns["bins"] = np.array([BIN_KINDS.index(bins.kind), *period])
     return Made(
         **{
-            f.name: columns.get(f.name, np.zeros(0, np.int64 if f.type == "Ints" else np.float64))
+            f.name: columns.get(f.name, np.zeros(0, _EMPTY.get(str(f.type), np.float64)))
             for f in fields(Made)
         }
     )
@@ -456,18 +464,29 @@ def expected_summary(plan: Plan) -> NDArray[np.float64]:
 def _rows(numbers: Columns, **key: Ints) -> Columns:
     """The rows of a level. key: of each part, the other columns of the key."""
     shape = numbers["value"].shape
-    columns = {name: np.broadcast_to(column[:, None], shape) for name, column in key.items()}
-    return {name: column.ravel() for name, column in {**columns, **numbers}.items()}
+    columns = {
+        name: np.broadcast_to(column.astype(np.int32)[:, None], shape)
+        for name, column in key.items()
+    }
+    return columns | numbers
 
 
 def _stacked(parts: list[Columns]) -> Columns:
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    """One part after the other. The parts are let go, column by column: they may be large."""
+    return {
+        name: np.concatenate([part.pop(name).ravel() for part in parts]) for name in list(parts[0])
+    }
 
 
 def _in_order(parts: list[Columns], *key: str) -> Columns:
+    """By the columns of the key, which are whole numbers, not below 0, and different in each row."""
     rows = _stacked(parts)
-    order = np.lexsort([rows[name] for name in reversed(key)])
-    return {name: column[order] for name, column in rows.items()}
+    number = rows[key[0]].astype(np.int64)
+    for name in key[1:]:
+        number *= int(rows[name].max()) + 1
+        number += rows[name]
+    order = np.argsort(number)
+    return {name: rows.pop(name)[order] for name in list(rows)}
 
 
 def _ratio(steps: Table, variance: Table, fit: Fit, *, pure: bool) -> tuple[Table, Table]:

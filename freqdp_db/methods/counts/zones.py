@@ -6,7 +6,7 @@ the zones come first, from 1, then the districts, then the city as a whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 OUTSIDE = -1
 """The zone of a place that lies in none, and the bin of a time that lies in none."""
+Shapes: TypeAlias = Sequence[bytes] | NDArray[np.void]
 CITY = "all zones"
 """What the zone that holds all others is called."""
 
@@ -70,8 +71,9 @@ class Zones:
     x: Metres
     y: Metres
     """The middle of each zone, in the build's metres."""
-    shapes: tuple[bytes, ...]
-    """Of zones, then districts, then the city: EWKB, multipolygons in the SRID of the source."""
+    shapes: Callable[[], Iterable[Shapes]]
+    """Gives those of zones, then of districts, then of the city, block by block: EWKB, multipolygons in the
+    SRID of the source. Those of squares are made when asked for: only the table `_zone` needs them."""
     places: Squares | Polygons
     """How places are assigned."""
 
@@ -126,30 +128,40 @@ class Zones:
 
     def rows(self) -> Iterator[Mapping[str, Any]]:
         """Those of the table `_zone`."""
-        levels = ["zone"] * len(self) + ["district"] * self.districts + ["city"]
         parent = np.full(self.city_id, self.city_id, np.int64)
         parent[: len(self)] = self.district_ids[self.district]
         parent[-1] = 0
-        yield {
+        columns: dict[str, Any] = {
             "zone": np.arange(1, self.city_id + 1),
             "name": [*self.name, *self.district_name, CITY],
-            "level": levels,
+            "level": ["zone"] * len(self) + ["district"] * self.districts + ["city"],
             "parent": parent,
-            "geom": list(self.shapes),
         }
+        begin = 0
+        for shapes in self.shapes():
+            end = begin + len(shapes)
+            yield {name: column[begin:end] for name, column in columns.items()} | {"geom": shapes}
+            begin = end
+        assert begin == self.city_id
 
 
 def blocks_of(x: Metres, y: Metres, width: float) -> tuple[Ids, tuple[str, ...]]:
     """Districts where none are given: squares of a grid, by the middles of the zones. Width in metres."""
-    cells = np.stack([np.floor(x / width), np.floor(y / width)]).astype(np.int64)
-    known, which = np.unique(cells, axis=1, return_inverse=True)
-    names = tuple(square_name(column, row, width) for column, row in known.T.tolist())
-    return which.reshape(-1).astype(np.int32), names
+    column, row = (np.floor(side / width).astype(np.int64) for side in (x, y))
+    south, high = int(row.min()), int(np.ptp(row)) + 1
+    known, which = np.unique(column * high + row - south, return_inverse=True)
+    return which.astype(np.int32), square_names(known // high, known % high + south, width)
 
 
-def square_name(column: int, row: int, width: float) -> str:
+def square_names(column: Ints, row: Ints, width: float) -> tuple[str, ...]:
     """A square is called by its south-western corner, in metres east and north."""
-    return f"{column * width:.10g}E {row * width:.10g}N"
+    east, north = (
+        {n: f"{n * width:.10g}{side}" for n in np.unique(numbers).tolist()}
+        for numbers, side in ((column, "E"), (row, "N"))
+    )
+    return tuple(
+        f"{east[c]} {north[r]}" for c, r in zip(column.tolist(), row.tolist(), strict=True)
+    )
 
 
 def block_width(x: Metres, y: Metres) -> float:
