@@ -19,7 +19,39 @@ from freqdp_db import __version__
 from freqdp_db.cli import main
 from freqdp_db.cli.demo import answer_of
 
+# Scripts of others rely on these names.
+COMMANDS = {
+    "db start", "db stop", "db status", "db url", "db psql", "init", "doctor", "load demo",
+    "load csv", "load tdrive", "load geolife", "load roads", "dataset add", "dataset build",
+    "dataset list", "dataset show", "dataset drop", "plan", "anonymize", "release list",
+    "release show", "release verify", "release resume", "release withdraw", "release export",
+    "release find", "budget", "ledger verify", "audit", "demo", "bench search", "bench pipeline",
+    "evaluate", "match", "experiment", "recommend", "release report", "worker", "jobs", "schedule add",
+    "schedule list", "schedule drop", "dataset set", "release approve", "apply", "uninstall",
+    "release publish",
+}  # fmt: skip
 COMMON = {"--dsn", "--json", "--schema", "--release-schema"}
+OPTIONS = {
+    "dataset add": ("--from", "--object", "--time", "--geom", "--lon", "--lat", "--snap", "--srid",
+                    "--timezone", "--where", "--budget"),
+    "anonymize": ("--method", "--epsilon", "--epsilon-global", "--epsilon-local", "--signature",
+                  "--spread", "--time-step", "--as", "--new-draw", "--hold", "--seed", "--memory"),
+    "plan": ("--method", "--epsilon", "--epsilon-global", "--epsilon-local", "--signature",
+             "--spread", "--time-step"),
+    "budget": ("--raise", "--reason"),
+    "ledger verify": ("--head",),
+    "audit": ("--method", "--epsilon", "--epsilon-global", "--epsilon-local", "--signature", "--runs"),
+    "release find": ("--object",),
+    "release export": ("--format", "--out", "--srid", "--force"),
+    "dataset set": ("--region", "--period", "--max-exposure"),
+    "release publish": ("--to", "--all"),
+    "apply": ("--file", "--plan"),
+    "recommend": ("--risk", "--for", "--objects", "--minutes", "--out", "--seed", "--force"),
+    "init": ("--sql", "--roles"),
+    "worker": ("--once", "--health", "--lease", "--grace", "--metrics", "--metrics-address"),
+    "jobs": ("--job", "--cancel", "--limit", "--workers"),
+    "schedule add": ("--at", "--timezone", "--keep", "--method", "--epsilon"),
+}  # fmt: skip
 
 
 def _tree(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
@@ -35,9 +67,11 @@ TREE = dict(_tree(typer.main.get_command(main.app)))
 
 
 def test_every_command_explains_itself() -> None:
+    assert set(TREE) >= COMMANDS
     for name, command in TREE.items():
         assert command.help and command.help.strip().endswith("."), name
-        assert {word for p in command.params for word in p.opts} >= COMMON, name
+        options = {word for p in command.params for word in p.opts}
+        assert options >= {*COMMON, *OPTIONS.get(name, ())}, name
         for parameter in command.params:
             if "--help" not in parameter.opts:
                 assert getattr(parameter, "help", None), f"{name}: {parameter.opts} has no help"

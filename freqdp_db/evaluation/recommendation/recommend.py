@@ -510,7 +510,7 @@ def recommend_on(
             *_by_reason(trials.left_out),
             *(LeftOut(names, why) for names, why in never_tried(options.purpose)),
         ],
-        notes=_notes(database, dataset, choice, candidates, members),
+        notes=_notes(database, dataset, choice, candidates, members, row.trajectories),
         file=file.resolve(),
     )
     with progress.stage("draw"):
@@ -556,6 +556,7 @@ def _notes(
     choice: Chosen,
     candidates: Sequence[Candidate],
     members: int,
+    in_all: int,
 ) -> list[str]:
     notes = []
     price = price_of_histories(candidates)
@@ -566,6 +567,11 @@ def _notes(
             f"Measured on only {members} objects: one object is {percent(1 / max(members, 1))} of them, so "
             "smaller differences mean nothing."
         )
+        if 2 * members < in_all - 1:
+            notes.append(
+                "More did not fit into the time, and crowds of so few are thin: allow more --minutes. If "
+                "samples are seconds apart, register a view with one a minute of each object."
+            )
     notes.append(
         "Trial releases use half of the objects. With all of them, methods that mix people (swap) or add "
         "noise (strict) do better."
