@@ -263,13 +263,19 @@ def _exceeding(
     return np.concatenate(found)
 
 
+_TAIL_DIGITS = 32
+"""Tails are summed up to multiples of so many digits."""
+
+
 @lru_cache(maxsize=16)
 def _gap_coins(tail: Tail, most_digits: int) -> tuple[tuple[Coin, ...], Coin]:
     """Coins for the lower digits of a gap, so many at most, and for going on beyond them."""
 
     def power(doublings: int, digits: int, *, odds: bool) -> tuple[Fraction, Fraction]:
         """Bounds of (1 - p)^(2^doublings), or of odds of that to 1."""
-        low, high = (1 - bound for bound in reversed(tail.bounds(digits + doublings)))
+        # more digits than needed, the same for most coins: summing up a tail takes long
+        enough = -(-(digits + doublings) // _TAIL_DIGITS) * _TAIL_DIGITS
+        low, high = (1 - bound for bound in reversed(tail.bounds(enough)))
         with localcontext() as context:
             context.prec = digits + 20 + doublings
             ends = []
