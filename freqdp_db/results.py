@@ -92,6 +92,8 @@ class MethodShown(Document):
     spends: list[str]
     reads: list[str]
     """Parameters that name a table or view."""
+    grantable: bool
+    """Whether analysts may be given its releases."""
     parameters: dict[str, dict[str, Any]]
     relations: list[dict[str, Any]]
     """The tables and views that its releases consist of: suffix, columns, key, indexes, and for a view the

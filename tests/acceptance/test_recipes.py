@@ -68,7 +68,7 @@ def test_pages(url: str, page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_the_file_of_the_page_is_understood(url: str, tmp_path: Path) -> None:
     page = (ROOT / "docs" / "howto" / "configuration.md").read_text()
-    (text,) = re.findall(r"^```toml\n(.*?)^```$", page, re.M | re.S)
+    text, *_ = re.findall(r"^```toml\n(.*?)^```$", page, re.M | re.S)
     file = tmp_path / "freqdp.toml"
     file.write_text(text)
     planned = freqdp(url, "apply", "--file", str(file), "--plan").succeeded()

@@ -156,7 +156,7 @@ def test_exported(url: str, name: str, tmp_path: Path) -> None:
         out = str(tmp_path / f"{name}.{kind}")
         freqdp(url, "release", "export", name, "--format", kind, "--out", out).succeeded()
         notice = Path(f"{out}.README.txt").read_text()
-        assert ("Read the areas" in " ".join(notice.split())) is areas
+        assert ("Use the areas" in " ".join(notice.split())) is areas
     columns = "ST_XMin(area), ST_YMin(area), ST_XMax(area), ST_YMax(area), " if areas else ""
     ends = ", lower(during), upper(during)" if areas else ""
     expected = query(

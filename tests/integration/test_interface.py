@@ -288,6 +288,11 @@ def test_a_method_is_named(url: str, db: freqdp_db.Freqdp, tmp_path: Path) -> No
         db.apply(file, plan=True)
 
 
+def test_the_extension_is_written(db: freqdp_db.Freqdp, tmp_path: Path) -> None:
+    written = db.init_extension(tmp_path)
+    assert (tmp_path / "freqdp.control") in written.files
+
+
 def test_every_verb_is_tested() -> None:
     called = re.findall(r"\bdb\.(\w+)\(", Path(__file__).read_text())
     assert set(VERBS) <= {

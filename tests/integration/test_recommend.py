@@ -61,7 +61,7 @@ def test_it_answers_with_a_command_that_works(
 
 def test_it_keeps_the_time_and_says_what_was_left_out(city: str, tmp_path: Path) -> None:
     found = freqdp(
-        city, "recommend", "city", "--objects", "8", "--minutes", "0.001", "--out", str(tmp_path)
+        city, "recommend", "city", "--objects", "8", "--minutes", "0.00001", "--out", str(tmp_path)
     ).succeeded()  # fmt: skip
     assert [c["label"] for c in found["candidates"]] == ["lg"]
     assert any(
