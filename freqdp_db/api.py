@@ -229,6 +229,7 @@ class Freqdp(PaperVerbs):
         from freqdp_db.db import schema as upgrade
         from freqdp_db.db.extension import extension_files, extension_statements
         from freqdp_db.db.tables import Names
+        from freqdp_db.evaluation.figures import files_in
         from freqdp_db.results import ExtensionFiles
 
         names, installed = Names.of(self.settings), None
@@ -243,19 +244,12 @@ class Freqdp(PaperVerbs):
             )
         texts = extension_files(names, __version__, installed)
         folder = Path(extension)
-        if folder.exists() and not folder.is_dir():
-            raise BadInput(f"[[extension]] {folder} is not a folder", remedy="name a folder")
-        there = [name for name in texts if (folder / name).exists()]
-        if there and not force:
-            raise BadInput(
-                f"{folder / there[0]} is there already",
-                remedy="name another folder with [[extension]], or say [[force]]",
-            )
+        files = files_in(folder, texts, overwrite=force, option="[[extension]]")
         folder.mkdir(parents=True, exist_ok=True)
-        for name, text in texts.items():
-            (folder / name).write_text(text, encoding="utf-8")
+        for file, text in zip(files, texts.values(), strict=True):
+            file.write_text(text, encoding="utf-8")
         statements = extension_statements(names, __version__, installed)
-        return ExtensionFiles([folder / name for name in texts], __version__, statements)
+        return ExtensionFiles(files, __version__, statements)
 
     @command("apply")
     def apply(

@@ -28,6 +28,9 @@ ORIGIN_M = (500_000, 4_000_000)
 Point = tuple[str, float, float, float]
 """Object, seconds, and metres east and north of the origin."""
 
+POINTS = [(f"o{n % 8}", 60.0 * n, 37.0 * (n * 7 % 60), 53.0 * (n * 3 % 40)) for n in range(480)]
+"""Eight objects with 60 samples each."""
+
 
 @contextmanager
 def opened(url: str, **settings: Any) -> Iterator[Database]:

@@ -13,6 +13,7 @@ import importlib.util
 import json
 import os
 import shutil
+import subprocess
 import tempfile
 import uuid
 import warnings
@@ -27,6 +28,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from freqdp_db.db.connection import Database
+from freqdp_db.server.binaries import find_binaries
 from freqdp_db.server.embedded import EmbeddedServer, connection_url
 from freqdp_db.settings import Settings
 
@@ -211,3 +213,13 @@ def _execute(server: TestServer, statement: sql.Composed) -> None:
     with psycopg.connect(server.dsn, autocommit=True) as connection:
         connection.execute("SET client_min_messages = warning")
         connection.execute(statement)
+
+
+def run_program(program: str, *arguments: str) -> None:
+    """Run a program of PostgreSQL, such as pg_dump; it has to succeed."""
+    done = subprocess.run(
+        [find_binaries().program(program), *arguments],
+        capture_output=True, text=True, check=False,
+        env={**os.environ, **find_binaries().relocation()},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr

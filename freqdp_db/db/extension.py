@@ -22,9 +22,6 @@ from freqdp_db.db.schema import (
 )
 from freqdp_db.db.tables import Names
 
-_COMMENT = (
-    "freqdp: anonymization of trajectories. Tables and views are made by CALL {schema}.install()"
-)
 _CONTROL = """\
 comment = {comment}
 default_version = {version}

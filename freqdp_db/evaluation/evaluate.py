@@ -13,7 +13,7 @@ from freqdp_db.dataset.road_tables import RoadTable
 from freqdp_db.db.builds import find_build
 from freqdp_db.db.connection import Database
 from freqdp_db.db.datasets import get_dataset
-from freqdp_db.db.releases import ReleaseRow, get_release, load_metrics, store_metrics
+from freqdp_db.db.releases import MetricRow, ReleaseRow, get_release, load_metrics, store_metrics
 from freqdp_db.engines.partitions import LOCAL, Engine
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.attacks import exposure
@@ -260,11 +260,6 @@ def exposure_in(values: Mapping[str, float]) -> Exposure | None:
     return Exposure(values[EXPOSED], half_exposed(values)) if EXPOSED in values else None
 
 
-def measured_exposure(database: Database, release: ReleaseRow) -> Exposure | None:
-    """As it was measured last; None if it never was."""
-    return exposure_in({m.name: m.value for m in load_metrics(database, release.release_id)})
-
-
 def approve_within_limit(
     database: Database,
     release: ReleaseRow,
@@ -280,9 +275,10 @@ def approve_within_limit(
     of it just now, if it was made here.
     """
     require_held(release)
-    measured = measured_exposure(database, release)
+    metrics = load_metrics(database, release.release_id)
+    measured = exposure_in({metric.name: metric.value for metric in metrics})
     if get_dataset(database, release.dataset_id).max_exposure is not None:
-        if measured is None or not _is_up_to_date(database, release):
+        if measured is None or not _is_up_to_date(release, metrics):
             measured = exposure_in(
                 evaluate(database, release, progress, engine=engine, replayed=replayed)
             )
@@ -291,13 +287,13 @@ def approve_within_limit(
     return approve(database, release, measured, replaces), measured
 
 
-def _is_up_to_date(database: Database, release: ReleaseRow) -> bool:
+def _is_up_to_date(release: ReleaseRow, metrics: Collection[MetricRow]) -> bool:
     """Whether the attackers of this version measured it, with the seed that everybody has.
 
     A release that this version made was measured by no earlier one.
     """
-    found = {metric.name: metric.seed for metric in load_metrics(database, release.release_id)}
-    return release.software == freqdp_db.__version__ and found[EXPOSED] == DEFAULT_SEED
+    seeds = {metric.name: metric.seed for metric in metrics}
+    return release.software == freqdp_db.__version__ and seeds[EXPOSED] == DEFAULT_SEED
 
 
 def _exposure_of_series(

@@ -206,15 +206,17 @@ def _whole_options(words: str) -> Markup:
     return Markup(re.sub(r"--[\w-]+", r'<span class="option">\g<0></span>', str(escape(words))))
 
 
-def files_in(folder: Path, names: Iterable[str], *, overwrite: bool) -> list[Path]:
-    """What will be written into a folder; refused if something is in the way."""
+def files_in(
+    folder: Path, names: Iterable[str], *, overwrite: bool, option: str = "[[out]]"
+) -> list[Path]:
+    """What will be written into the folder that `option` names; refused if something is in the way."""
     files = [folder / name for name in names]
     there = [file for file in files if file.exists()]
     if there and not overwrite:
         raise BadInput(
             f"{there[0]} is there already",
-            remedy="name another folder with [[out]], or say [[force]]",
+            remedy=f"name another folder with {option}, or say [[force]]",
         )
     if folder.exists() and not folder.is_dir():
-        raise BadInput(f"[[out]] {folder} is not a folder", remedy="name a folder")
+        raise BadInput(f"{option} {folder} is not a folder", remedy="name a folder")
     return files

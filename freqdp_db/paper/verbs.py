@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 from freqdp_db.commands import (
     Argument,
     Columns,
-    Connected,
     Dataset,
     Engine,
     Force,
@@ -17,6 +16,7 @@ from freqdp_db.commands import (
     Workers,
     command,
 )
+from freqdp_db.connected import Connected
 from freqdp_db.errors import BadInput
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from freqdp_db.dataset.snapping import Snap
 from freqdp_db.db.builds import BuildRow, all_cells, cell_segments, grid_of
 from freqdp_db.db.connection import Connection, Database
 from freqdp_db.db.datasets import DatasetRow, choosing_warnings
-from freqdp_db.db.ledger import budgets
+from freqdp_db.db.ledger import find_budget
 from freqdp_db.db.source import (
     definition_of,
     read_name,
@@ -163,7 +163,7 @@ def _require_objects(database: Database, dataset: DatasetRow, request: Request) 
 
     Of a driver with a hundred trips, what was spent for one trip says nothing.
     """
-    budget = budgets(database, dataset.account_id)[0]
+    budget = find_budget(database, dataset.account_id)
     if budget.population is None and budget.object_column != dataset.mapping.object:
         raise BadInput(
             f"[[method]] {request.method.name} is for one {dataset.mapping.object}, and the budget of "

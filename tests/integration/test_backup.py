@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from pathlib import Path
 
-from library import build_points, make_points, opened
-from test_worker import POINTS, ask, serve, spends
+from library import POINTS, build_points, make_points, opened
+from servers import run_program
+from test_worker import ask, serve, spends
 from world import freqdp, query
-
-from freqdp_db.server.binaries import find_binaries
-
-
-def _run(program: str, *arguments: str) -> None:
-    done = subprocess.run(
-        [find_binaries().program(program), *arguments],
-        capture_output=True, text=True, check=False,
-        env={**os.environ, **find_binaries().relocation()},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
 
 
 def test_dump_and_restore(database_url: str, empty_database_url: str, tmp_path: Path) -> None:
@@ -31,11 +19,13 @@ def test_dump_and_restore(database_url: str, empty_database_url: str, tmp_path: 
     freqdp(old, "schedule", "add", "d", "--method", "lg", "--at", "@daily").succeeded()
     waiting = ask(old, '{"signature": 4}')
     file = str(tmp_path / "freqdp.dump")
-    _run("pg_dump", "--format=custom", "--schema=freqdp", "--schema=freqdp_release",
+    run_program("pg_dump", "--format=custom", "--schema=freqdp", "--schema=freqdp_release",
          "--schema=world", f"--file={file}", old)  # fmt: skip
 
     freqdp(new, "init", "--roles").succeeded()
-    _run("pg_restore", "--clean", "--if-exists", "--single-transaction", f"--dbname={new}", file)
+    run_program(
+        "pg_restore", "--clean", "--if-exists", "--single-transaction", f"--dbname={new}", file
+    )
 
     assert freqdp(new, "init").succeeded()["changed"] is False
     freqdp(new, "release", "verify", "d_1").succeeded()
@@ -70,9 +60,11 @@ def test_restored_without_the_points_of_interest(
     freqdp(old, "anonymize", "d", "--method", "klt", *points).succeeded()
     file = str(tmp_path / "freqdp.dump")
     schemas = ("--schema=freqdp", "--schema=freqdp_release")
-    _run("pg_dump", "--format=custom", *schemas, f"--file={file}", old)
+    run_program("pg_dump", "--format=custom", *schemas, f"--file={file}", old)
     freqdp(new, "init", "--roles").succeeded()
-    _run("pg_restore", "--clean", "--if-exists", "--single-transaction", f"--dbname={new}", file)
+    run_program(
+        "pg_restore", "--clean", "--if-exists", "--single-transaction", f"--dbname={new}", file
+    )
     for command in (("release", "verify", "d_1"), ("evaluate", "d_1")):
         refusal = freqdp(new, *command).refused("'d_1'", "cannot be read any more", "'world'")
         assert "bring the table or view back" in refusal["remedy"]

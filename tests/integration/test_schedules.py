@@ -7,24 +7,15 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from library import build_points, make_points, opened
+from library import opened
 from servers import SharedServer, cloned
 from world import freqdp, query, value, withdraw, written
 
 from freqdp_db.evaluation.evaluate import approve_within_limit
 from freqdp_db.jobs.worker import Worker, WorkerStats
 
-POINTS = [(f"o{n % 8}", 60.0 * n, 37.0 * (n * 7 % 60), 53.0 * (n * 3 % 40)) for n in range(480)]
 LG = ("--method", "lg", "--epsilon", "1", "--signature", "3")
 PURE = ("--method", "pure-g", "--epsilon", "0.5", "--signature", "2")
-
-
-@pytest.fixture(scope="module")
-def built(shared_server: SharedServer, template_db: str) -> Iterator[str]:
-    with cloned(shared_server.get(), template_db) as url:
-        with opened(url) as database:
-            build_points(database, "d", make_points(url, "points", POINTS))
-        yield str(value(url, "SELECT current_database()::text"))
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from uuid import uuid4
 
 import psycopg
 import pytest
-from library import build_points, make_points, opened, release
+from library import POINTS, build_points, make_points, opened, release
 from proxy import Proxy
 from psycopg.conninfo import make_conninfo
 from servers import SharedServer, cloned
@@ -46,17 +46,7 @@ from freqdp_db.jobs.worker import (
     WorkInterrupted,
 )
 
-POINTS = [(f"o{n % 8}", 60.0 * n, 37.0 * (n * 7 % 60), 53.0 * (n * 3 % 40)) for n in range(480)]
 ROOT = Path(__file__).parent.parent.parent
-
-
-@pytest.fixture(scope="module")
-def built(shared_server: SharedServer, template_db: str) -> Iterator[str]:
-    """The name of a database with a small dataset `d`, built, with a budget of 1000; to be cloned."""
-    with cloned(shared_server.get(), template_db) as url:
-        with opened(url) as database:
-            build_points(database, "d", make_points(url, "points", POINTS))
-        yield str(value(url, "SELECT current_database()::text"))
 
 
 @pytest.fixture

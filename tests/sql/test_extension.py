@@ -9,7 +9,6 @@ from __future__ import annotations
 import lzma
 import os
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,7 +21,7 @@ import pytest
 from installed import OURS, POINTS, check_tables, psql, query, whole_job
 from library import make_points, opened
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from servers import SharedServer, TestServer, cloned
+from servers import SharedServer, TestServer, cloned, run_program
 from world import freqdp
 
 import freqdp_db
@@ -206,15 +205,6 @@ def test_the_script_by_itself(database_url: str, empty_database_url: str) -> Non
 # --- backup --------------------------------------------------------------------------------------
 
 
-def _run(program: str, *arguments: str) -> None:
-    done = subprocess.run(
-        [find_binaries().program(program), *arguments],
-        capture_output=True, text=True, check=False,
-        env={**os.environ, **find_binaries().relocation()},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-
-
 @pytest.fixture
 def curator(extensible: Extensible, empty: str) -> Iterator[str]:
     """A database that belongs to somebody who is no superuser, and has installed the extension in it."""
@@ -239,9 +229,11 @@ def test_dump_and_restore(
         whole_job(database, make_points(curator, "points", POINTS))
     file = str(tmp_path / "freqdp.dump")
     part = ("--schema=freqdp", "--schema=freqdp_release", "--schema=world", "--extension=freqdp")
-    _run("pg_dump", "--format=custom", f"--file={file}", *(() if whole else part), curator)
+    run_program("pg_dump", "--format=custom", f"--file={file}", *(() if whole else part), curator)
     with extensible.database() as new:
-        _run("pg_restore", "--single-transaction", "--exit-on-error", f"--dbname={new}", file)
+        run_program(
+            "pg_restore", "--single-transaction", "--exit-on-error", f"--dbname={new}", file
+        )
         before, after = _catalog(curator), _catalog(new)
         # pg_dump numbers columns anew and writes conditions and default rights of sequences otherwise
         for what in ("schemas", "functions", "methods", "texts", "revision", "relations"):

@@ -40,15 +40,16 @@ ALLOWED: dict[str, set[str]] = {
     # what reproduces the paper
     "paper": _BASE
     | _METHODS
-    | {"db", "dataset", "release", "load", "evaluation", "commands", "results"},
+    | {"db", "dataset", "release", "load", "evaluation", "connected", "commands", "results"},
     "compiling": _BASE | _METHODS | {"dataset"},
     "doctor": {"errors", "settings", "server", "db"},
     "results": _BASE | {"db", "dataset", "release", "evaluation", "doctor"},
-    "commands": _BASE | {"db", "compiling"},
+    "commands": {"errors"},
+    "connected": _BASE | {"db", "compiling"},
     # every verb, and freqdp.toml, which is read by their declarations
     "api": _BASE
     | {"methods", "db", "loading", "load", "dataset", "release", "jobs", "evaluation", "paper"}
-    | {"compiling", "doctor", "results", "commands"},
+    | {"compiling", "connected", "doctor", "results", "commands"},
     # methods: their declarations make the options; server: `freqdp db` is about nothing else
     "cli": {"errors", "settings", "progress", "model", "commands", "methods", "server", "api"}
     # what is printed is typed
