@@ -74,6 +74,12 @@ def on_page_markdown(markdown: str, page: Any, config: MkDocsConfig, files: File
     return _LINK.sub(moved, markdown)
 
 
+def on_page_content(html: str, page: Any, config: MkDocsConfig, files: Files) -> str:
+    """No line break after the hyphens of an option."""
+    whole = r'<code>\1<span class="option">\2</span>'
+    return re.sub(r"<code>((?:[^<]*\s)?)(--[a-z-]+)", whole, html)
+
+
 def commands_page() -> str:
     """Every command with its options, from what `--help` shows."""
     leaves = list(_leaves(typer.main.get_command(app)))

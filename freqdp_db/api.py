@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from freqdp_db.db.builds import BuildSize
     from freqdp_db.db.datasets import DatasetRow
     from freqdp_db.db.jobs import JobView, WorkerRow
+    from freqdp_db.db.schema import UpgradeResult
     from freqdp_db.evaluation.audit import Audit
     from freqdp_db.evaluation.recommendation.choosing import Recommendation
     from freqdp_db.evaluation.report.report import Reported
@@ -152,19 +153,11 @@ class Freqdp(PaperVerbs):
         roles: Annotated[
             bool, Option("Require the group roles, and grant their rights again.")
         ] = False,
-    ) -> "results.Installed":
+    ) -> "UpgradeResult":
         """Create or upgrade freqdp's schemas in the database. Running it twice changes nothing."""
-        from freqdp_db.db import schema as upgrade
-        from freqdp_db.db.tables import Names
-        from freqdp_db.results import Installed
+        from freqdp_db.db.schema import upgrade
 
-        result = upgrade.upgrade(self._connected(), require_roles=roles)
-        return Installed(
-            **vars(result),
-            changed=result.changed,
-            names=Names.of(self.settings),
-            roles_remedy=upgrade.ROLES_REMEDY,
-        )
+        return upgrade(self._connected(), require_roles=roles)
 
     @command("init", switch="sql", help="Print the script for a DBA instead of running it.")
     def init_script(
@@ -189,7 +182,7 @@ class Freqdp(PaperVerbs):
         try:
             database = self._connected()
             with database.begin() as session:
-                names = upgrade.names_of(session, database)
+                names = upgrade.names_of(session)
                 revision = upgrade.current_revision(session, names.schema)
                 extension = upgrade.extension_version(session, names.schema)
                 if revision is not None:
@@ -236,7 +229,7 @@ class Freqdp(PaperVerbs):
         try:
             database = self._connected()
             with database.begin() as session:
-                names = upgrade.names_of(session, database)
+                names = upgrade.names_of(session)
                 installed = upgrade.extension_version(session, names.schema)
         except FreqdpError as error:
             self._progress().note(
@@ -554,7 +547,7 @@ class Freqdp(PaperVerbs):
             name_population(database, row.dataset_id, persons)
         if unit is not None:
             with database.begin() as session:
-                declare_unit(session, database, row.account_id, unit, row.mapping.timezone)
+                declare_unit(session, row.account_id, unit, row.mapping.timezone)
         return self.dataset(name)
 
     @command("dataset build")
@@ -918,7 +911,7 @@ class Freqdp(PaperVerbs):
         force: Annotated[bool, Option("Overwrite an existing file.")] = False,
     ) -> "Reported":
         """Write one HTML file: what the release is, guarantees and loses, with pictures."""
-        from freqdp_db.dataset.road_tables import found_roads, some_roads
+        from freqdp_db.dataset.road_tables import some_roads
         from freqdp_db.dataset.text_values import file_called
         from freqdp_db.evaluation.report.report import write_public_report, write_report
         from freqdp_db.release.catalogue import require_readable
@@ -927,10 +920,10 @@ class Freqdp(PaperVerbs):
             raise BadInput(
                 "[[public]] and [[evidence]] are two reports", remedy="ask for one after the other"
             )
-        table, progress = some_roads(roads, map), self._progress()
         suffix = ".public.html" if public else ".evidence.html" if evidence else ".report.html"
         path = file_called(name, suffix) if out is None else Path(out)
         database, private = self._installed(), self._reads_private()
+        table, progress = some_roads(database, roads, map), self._progress()
         if self._is_series(name):
             raise BadInput(
                 f"{name!r} is a series, and a report is on one window of it",
@@ -950,8 +943,7 @@ class Freqdp(PaperVerbs):
             from freqdp_db.evaluation.report.evidence import write_evidence
 
             return write_evidence(database, row, out=path, overwrite=force)
-        found = found_roads(database, table)
-        return write_report(database, row, progress, out=path, overwrite=force, roads=found)
+        return write_report(database, row, progress, out=path, overwrite=force, roads=table)
 
     @command("release find")
     def find_object(
@@ -993,7 +985,7 @@ class Freqdp(PaperVerbs):
         objects: Annotated[
             int | None,
             Option(
-                "Number of objects to try on, half of them held out. Default: as many as time allows."
+                "Number of objects to try on, some of them held out. Default: as many as time allows."
             ),
         ] = None,
         minutes: Annotated[
@@ -1006,7 +998,7 @@ class Freqdp(PaperVerbs):
         out: Annotated[
             Path | str | None, Option("Folder for the page. Default: recommend_DATASET.")
         ] = None,
-        seed: Annotated[int, Option("Picks the halves, the noise and the attackers' draws.")] = 1,
+        seed: Annotated[int, Option("Picks the objects, the noise and the attackers' draws.")] = 1,
         force: Annotated[bool, Option("Overwrite an existing page.")] = False,
     ) -> "Recommendation":
         """Try the methods on your data and print the command of the most useful one within the risk.
@@ -1047,7 +1039,7 @@ class Freqdp(PaperVerbs):
         --table, a table of trajectories made elsewhere is measured in the same way against the current
         build of a dataset. Nothing is stored or spent, and the table is only read.
         """
-        from freqdp_db.dataset.road_tables import found_roads, some_roads
+        from freqdp_db.dataset.road_tables import some_roads
         from freqdp_db.evaluation import evaluate as evaluating
         from freqdp_db.evaluation import rules as checking
         from freqdp_db.evaluation.evaluate import PUBLISHABLE
@@ -1057,7 +1049,7 @@ class Freqdp(PaperVerbs):
 
         evaluating.check_seed(seed)
         books = checking.parse_rules(rules)
-        table = some_roads(roads, map)
+        table = some_roads(self._installed(), roads, map)
         if self._is_series(release):
             if table is not None or engine is not None or books:
                 raise BadInput(
@@ -1067,8 +1059,7 @@ class Freqdp(PaperVerbs):
             return self._evaluate_series(release, seed)
         database, row = self._release(release)
         with self._started(engine, workers, kernels=False) as (progress, running):
-            found = found_roads(database, table)
-            values = evaluating.evaluate(database, row, progress, seed, found, running)
+            values = evaluating.evaluate(database, row, progress, seed, table, running)
         checked: list[checking.RuleResult] = []
         if books and row.kind == "counts":
             checked = checking.check_rules_of_counts(database, release, books)
@@ -1140,7 +1131,7 @@ class Freqdp(PaperVerbs):
         table is only read.
         """
         from freqdp_db.dataset.registration import Registration, parse_time_unit
-        from freqdp_db.dataset.road_tables import found_roads, some_roads
+        from freqdp_db.dataset.road_tables import some_roads
         from freqdp_db.evaluation import evaluate as evaluating
         from freqdp_db.evaluation import rules as checking
         from freqdp_db.evaluation import tables
@@ -1156,10 +1147,9 @@ class Freqdp(PaperVerbs):
             "table", table, trajectory, time, geom, lon, lat, x, y, srid=srid, time_unit=unit
         )
         page = None if out is None else target(Path(out), force)
-        wanted = some_roads(roads, map)
         database, row = self._dataset(against)
         progress, network = self._progress(), None
-        edges = found_roads(database, wanted)
+        edges = some_roads(database, roads, map)
         judged = tables.read_table(database, row, asked, key, seed, progress)
         if edges is not None:
             network = edges.network(database, judged.srid, progress)
@@ -1229,12 +1219,11 @@ class Freqdp(PaperVerbs):
         from freqdp_db.db.names import parse_relation
         from freqdp_db.load import mode_of
 
-        table, target = RoadTable.named(roads, map), parse_relation(into, "[[into]]")
         database, row = self._dataset(dataset)
+        target, edges = parse_relation(into, "[[into]]"), RoadTable.find(database, roads, map)
         return match_dataset(
-            database, row, row.require_build(), table.found(database), target, mode_of(replace),
-            self._progress(),
-        )  # fmt: skip
+            database, row, row.require_build(), edges, target, mode_of(replace), self._progress()
+        )
 
     # Budgets
 

@@ -14,6 +14,7 @@ import os
 import platform
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import numba
@@ -50,6 +51,7 @@ def compile_kernels(progress: Progress) -> None:
     mark.touch()
 
 
+@cache
 def _mark() -> Path:
     """A file whose name stands for this source, this numba and this machine."""
     stamp = hashlib.sha256()

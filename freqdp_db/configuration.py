@@ -20,9 +20,9 @@ from freqdp_db.commands import Declared, Option, parameters_of
 from freqdp_db.dataset.facts import check_region, parse_period, parse_region
 from freqdp_db.dataset.projection import WGS84
 from freqdp_db.dataset.registration import parse_time_unit, parse_unit
-from freqdp_db.dataset.snapping import Snap
 from freqdp_db.dataset.text_values import (
     MAX_BUDGET,
+    Snap,
     check_name,
     epsilon_number,
     in_percent,
@@ -33,20 +33,20 @@ from freqdp_db.db.datasets import DatasetRow, list_datasets
 from freqdp_db.db.ledger import find_budget
 from freqdp_db.db.names import format_relation
 from freqdp_db.db.schedules import ScheduleRow, list_schedules
-from freqdp_db.db.source import columns_of, read_columns, read_name
-from freqdp_db.errors import BadInput, FreqdpError
+from freqdp_db.db.source import columns_of, find_relation, read_columns, read_name
+from freqdp_db.errors import BadInput, FreqdpError, named
 from freqdp_db.jobs.document import JobRequest, check_keep, parse
 from freqdp_db.jobs.schedule import (
     Cron,
     Neighbour,
     active_neighbours,
     find_series,
-    find_zone,
     note_of,
     refuse_conflicting_schedules,
     require_accepted,
     require_servable,
 )
+from freqdp_db.model.days import find_zone
 from freqdp_db.model.documents import Document, not_in_json
 from freqdp_db.release.request import Request
 
@@ -275,14 +275,50 @@ def _schedules(
             continue
         if row is not None:
             require_servable(database, row, schedule.asked)
-            if settled:
-                require_accepted(database, row, schedule.asked)
+        if row is not None and settled:
+            require_accepted(database, row, schedule.asked)
+        else:
+            _require_acceptable(database, wanted, row, schedule.asked)
         named = "" if name == dataset else f"{name}: "
         yield Change(
             dataset,
             f"schedule {named}{schedule.given['method']} at {schedule.cron} ({schedule.timezone})",
             note_of(schedule.asked),
             do=partial(freqdp.schedule, dataset, name=name, **schedule.given),
+        )
+
+
+def _require_acceptable(
+    database: Database, wanted: WantedDataset, row: DatasetRow | None, asked: JobRequest
+) -> None:
+    """Refuse what `request_release` would refuse every night once the dataset is as the file says."""
+    method, values = asked.request.method, asked.request.values
+    with database.begin() as connection:
+        for need in method.needs:
+            if isinstance(text := values.get(need.parameter), str):
+                option = named(need.parameter)
+                find_relation(connection, *read_name(connection, text, option), option=option)
+    if method.unit != "person":
+        return
+    region, period, unit = (
+        wanted.given.get(key, None if row is None else getattr(row, key))
+        for key in ("region", "period", "unit")
+    )
+    stretch = (unit or "person").partition("-")[2]
+    if stretch and asked.window not in ("day", stretch):
+        raise BadInput(
+            f"the schedule of {wanted.name!r} releases "
+            f"{'all data' if asked.window is None else f'each {asked.window}'}, and guarantees for "
+            f"persons are for a {stretch} (unit = {unit!r})",
+            remedy=f"write window = {stretch!r}",
+        )
+    if "region" in {p.name for p in method.parameters} and not (
+        region and (period or asked.window)
+    ):
+        raise BadInput(
+            f"the schedule of {wanted.name!r} makes releases by {method.name}, for which the region and "
+            "the period must be public",
+            remedy=f"write region and period under [{_TOP}.{wanted.name}]",
         )
 
 

@@ -199,8 +199,8 @@ def _load_files(
         database.begin() as session,
         progress.stage("load files", size, "bytes") as stage,
     ):
-        check_target(session, database.settings, table, mode)
-        rows = load_table(session, database.settings, table, mode, chunks(stage.advance))
+        check_target(session, table, mode)
+        rows = load_table(session, table, mode, chunks(stage.advance))
         if not rows:
             raise BadInput("there is not one readable row in it", remedy="check the files")
     return LoadedFiles(table.label, rows, len(files), bad.counts, _dataset_add(table))
@@ -234,14 +234,14 @@ def load_city(
     dirt: dict[str, int] = {}
     with database.begin() as session:
         for wanted in (table, roads, poi):
-            check_target(session, database.settings, wanted, mode)
+            check_target(session, wanted, mode)
         with progress.stage("load roads", len(city.network.source), "roads") as stage:
             columns = [city_roads(city.network)]
-            road_rows = load_table(session, database.settings, roads, mode, columns, stage.advance)
-        points = load_table(session, database.settings, poi, mode, [_poi_columns(city.interest)])
+            road_rows = load_table(session, roads, mode, columns, stage.advance)
+        points = load_table(session, poi, mode, [_poi_columns(city.interest)])
         with progress.stage("make and load", objects, "objects") as stage:
             chunks = _city_rows(city, table, dirt, stage.advance)
-            rows = load_table(session, database.settings, table, mode, chunks)
+            rows = load_table(session, table, mode, chunks)
     return LoadedCity(
         table.label, rows, objects, roads.label, road_rows, poi.label, points, dirt,
         _dataset_add(table),
@@ -264,7 +264,7 @@ def make_city(
         progress.stage("make and load", objects, "objects") as stage,
     ):
         chunks = _city_rows(city, table, {}, stage.advance)
-        load_table(session, database.settings, table, "create", chunks)
+        load_table(session, table, "create", chunks)
 
 
 def load_roads(
@@ -298,26 +298,25 @@ def load_roads(
             raise BadInput("[[into]] and [[vertices_into]] are the same", remedy="give two names")
     left_out, points = 0, None
     with database.begin() as session:
-        settings = database.settings
         for wanted in (table, anchors):
             if wanted is not None:
-                check_target(session, settings, wanted, mode)
+                check_target(session, wanted, mode)
         with progress.stage("load roads", unit="roads") as stage:
             if source is not None:
                 origin = read_name(session, source, "[[source]]")
                 if origin == table.relation:
                     raise BadInput("[[source]] and [[into]] are the same", remedy="give two names")
                 mapping = column_mapping(columns)
-                rows, left_out = copy_roads(session, settings, table, mode, origin, mapping)
+                rows, left_out = copy_roads(session, table, mode, origin, mapping)
                 stage.advance(rows)
             else:
                 roads = [read_roads(*map(Path, files))]
-                rows = load_table(session, settings, table, mode, roads, stage.advance)
+                rows = load_table(session, table, mode, roads, stage.advance)
         if not rows:
             raise BadInput("there is not one road in it", remedy="check the files or the table")
         if anchors is not None:
             with progress.stage("make anchors", unit="points") as stage:
-                points = make_anchors(session, settings, anchors, mode, table.relation, every)
+                points = make_anchors(session, anchors, mode, table.relation, every)
                 stage.advance(points)
     following = f"freqdp evaluate RELEASE --roads {shlex.quote(table.label)}"
     if anchors is not None:

@@ -21,30 +21,11 @@ if TYPE_CHECKING:
     from freqdp_db.dataset.facts import Coverage
     from freqdp_db.dataset.findings import Findings
     from freqdp_db.db.ledger import Budget
-    from freqdp_db.db.tables import Names
     from freqdp_db.doctor import Finding
     from freqdp_db.evaluation.report.words import JoinedWindows, Verdict
     from freqdp_db.evaluation.rules import RuleResult
 
 EXIT_NOT_SO, EXIT_REFUSED, EXIT_FAILED, EXIT_PUT_OFF = 3, 4, 5, 6
-
-
-@dataclass(frozen=True)
-class Installed(Document):
-    """What `init` did."""
-
-    created: bool
-    revision_before: str | None
-    revision: str
-    objects_changed: list[str]
-    methods_changed: bool
-    roles_created: list[str]
-    roles_missing: list[str]
-    """Nobody made them, and this login may not."""
-    changed: bool
-    names: Names = not_in_json()
-    roles_remedy: str = not_in_json()
-    """What to do about roles that are missing."""
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from freqdp_db.db.tables import metadata_for
 
 config = context.config
 names = config.attributes["names"]
+tables = metadata_for(names, data=True)
 
 
 def include_name(name: str | None, type_: str, parent_names: dict[str, str | None]) -> bool:
@@ -22,7 +23,7 @@ def include_name(name: str | None, type_: str, parent_names: dict[str, str | Non
     if type_ == "schema":
         return name in (names.schema, names.release_schema)
     if type_ == "table":
-        return name in {table.name for table in metadata_for(names).tables.values()}
+        return name in {table.name for table in tables.tables.values()}
     return True
 
 
@@ -37,7 +38,7 @@ else:
     where = {"connection": config.attributes["connection"]}
 context.configure(
     **where,
-    target_metadata=metadata_for(names),
+    target_metadata=tables,
     version_table="schema_version",
     version_table_schema=names.schema,
     include_schemas=True,

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pytest
 from servers import SharedServer, cloned
-from world import city_template
+from world import make_city
 
 from freqdp_db.compiling import compile_kernels
 from freqdp_db.db.connection import Database
@@ -20,7 +17,6 @@ from freqdp_db.settings import Settings
 
 _SHARED = pytest.StashKey[SharedServer]()
 _WORKERINPUT = "freqdp_server_directory"
-_ROOT = Path(__file__).parent.parent
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -50,12 +46,6 @@ def shared_server(pytestconfig: pytest.Config) -> SharedServer:
 
 
 @pytest.fixture(scope="session")
-def server_dsn(shared_server: SharedServer) -> str:
-    """The server's own database, for administration; tests work in `database_url`."""
-    return shared_server.get().dsn
-
-
-@pytest.fixture(scope="session")
 def template_db(shared_server: SharedServer) -> str:
     """The name of a database with PostGIS and our schema, to be cloned and not connected to."""
     return shared_server.template(schema=True)
@@ -75,10 +65,16 @@ def empty_database_url(shared_server: SharedServer) -> Iterator[str]:
         yield url
 
 
+@pytest.fixture(scope="session")
+def city_db(shared_server: SharedServer) -> str:
+    """The name of a database with a small city, registered and built, to be cloned."""
+    return shared_server.filled("city", make_city)
+
+
 @pytest.fixture
-def city(shared_server: SharedServer, pytestconfig: pytest.Config) -> Iterator[str]:
+def city(shared_server: SharedServer, city_db: str) -> Iterator[str]:
     """A fresh database with a small city, registered and built."""
-    with cloned(shared_server.get(), city_template(shared_server, pytestconfig)) as url:
+    with cloned(shared_server.get(), city_db) as url:
         yield url
 
 
@@ -87,35 +83,3 @@ def db(database_url: str) -> Iterator[Database]:
     database = Database(database_url, Settings(dsn=database_url), "tests")
     yield database
     database.close()
-
-
-class RunCli(Protocol):
-    """Runs `freqdp` as a person would; `env` changes the environment, None removes a variable."""
-
-    def __call__(
-        self,
-        *arguments: str,
-        env: Mapping[str, str | None] | None = None,
-        timeout: float = 600,
-    ) -> subprocess.CompletedProcess[str]: ...
-
-
-@pytest.fixture
-def run_cli(database_url: str) -> RunCli:
-    """`python -m freqdp_db ...` on the test's database."""
-
-    def run(
-        *arguments: str, env: Mapping[str, str | None] | None = None, timeout: float = 600
-    ) -> subprocess.CompletedProcess[str]:
-        changed = {**os.environ, "DATABASE_URL": database_url, **(env or {})}
-        return subprocess.run(
-            [sys.executable, "-m", "freqdp_db", *arguments],
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            cwd=_ROOT,
-            env={name: value for name, value in changed.items() if value is not None},
-            check=False,
-        )
-
-    return run

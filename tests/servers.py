@@ -9,7 +9,6 @@ from __future__ import annotations
 import fcntl
 import gc
 import importlib
-import importlib.util
 import json
 import os
 import shutil
@@ -17,17 +16,19 @@ import subprocess
 import tempfile
 import uuid
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import psycopg
+import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from freqdp_db.db.connection import Database
+from freqdp_db.db.schema import upgrade
 from freqdp_db.server.binaries import find_binaries
 from freqdp_db.server.embedded import EmbeddedServer, connection_url
 from freqdp_db.settings import Settings
@@ -37,7 +38,8 @@ _MEMORY_BYTES = 8 << 30
 # The server is thrown away after the run, and no machine is switched off in the middle of it: waiting
 # for the disk would double the time of every test, and half-written pages cannot come about. The log
 # is kept short, as it may lie in memory.
-_SETTINGS = ("fsync = off", "full_page_writes = off", "max_wal_size = '1GB'")
+# No autovacuum comes in between: it changes how large a table is while a test looks.
+_SETTINGS = ("fsync = off", "full_page_writes = off", "max_wal_size = '1GB'", "autovacuum = off")
 
 
 @dataclass(frozen=True)
@@ -70,8 +72,8 @@ class SharedServer:
         return cls(directory)
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
-        with (self.directory / "lock").open("w") as lock:
+    def _locked(self, what: str = "server") -> Iterator[None]:
+        with (self.directory / f"{what}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
@@ -83,12 +85,22 @@ class SharedServer:
 
     def template(self, *, schema: bool) -> str:
         """The name of a database to clone: with PostGIS only, or with our schema too."""
+        return self._once("schema", None, _upgrade) if schema else self._once("postgis", None, None)
+
+    def filled(self, what: str, fill: Callable[[str], object]) -> str:
+        """The name of a database to clone, with what `fill` puts into one of our schema."""
+        return self._once(what, self.template(schema=True), fill)
+
+    def _once(self, what: str, base: str | None, fill: Callable[[str], object] | None) -> str:
+        """One worker of the run makes it, the others wait for it."""
         server = self.get()
-        name = f"{server.run}_{'schema' if schema else 'postgis'}"
-        made = self.directory / f"{name}.made"
-        with self._locked():
+        name = f"{server.run}_{what}"
+        made = self.directory / f"{what}.made"
+        with self._locked(what):
             if not made.exists():
-                _make_template(server, name, schema=schema)
+                _make_template(server, name, base)
+                if fill is not None:
+                    fill(database_url(server, name))
                 made.touch()
         return name
 
@@ -96,7 +108,7 @@ class SharedServer:
         """End what this run started. For the controlling process, when all workers are done."""
         try:
             if self._record.exists():
-                _end(TestServer(**json.loads(self._record.read_text())))
+                _end(TestServer(**json.loads(self._record.read_text())), self.directory)
         finally:
             shutil.rmtree(self.directory, ignore_errors=True)
 
@@ -113,13 +125,22 @@ def _memory() -> str | None:
 def cloned(server: TestServer, template: str) -> Iterator[str]:
     """The URL of a fresh database, dropped afterwards."""
     name = f"{server.run}_{uuid.uuid4().hex[:12]}"
-    strategy = sql.SQL(" STRATEGY file_copy" if server.copies_files else "")
-    statement = sql.SQL("CREATE DATABASE {} TEMPLATE {}{}")
-    _execute(server, statement.format(sql.Identifier(name), sql.Identifier(template), strategy))
+    _copy(server, template, name)
     try:
         yield database_url(server, name)
     finally:
         _drop(server, name)
+
+
+def clone_of(template: str, scope: Literal["function", "module"] = "function") -> Any:
+    """A fixture that gives the URL of a fresh clone of what the fixture `template` names."""
+
+    @pytest.fixture(scope=scope)
+    def clone(request: pytest.FixtureRequest, shared_server: SharedServer) -> Iterator[str]:
+        with cloned(shared_server.get(), request.getfixturevalue(template)) as url:
+            yield url
+
+    return clone
 
 
 def database_url(server: TestServer, name: str) -> str:
@@ -173,35 +194,55 @@ def _start_embedded(run: str, data_dir: Path) -> TestServer:
     return server
 
 
-def _end(server: TestServer) -> None:
+def destroy(server: EmbeddedServer) -> None:
+    """Stop an embedded server and remove its files, and only those."""
+    server.stop()
+    layout = server.layout
+    for path in (layout.cluster, layout.socket_dir, *layout.data_dir.glob("cluster.new-*")):
+        shutil.rmtree(path, ignore_errors=True)
+    layout.log.unlink(missing_ok=True)
+    layout.lock.unlink(missing_ok=True)
+    with suppress(OSError):
+        layout.data_dir.rmdir()
+
+
+def _end(server: TestServer, directory: Path) -> None:
     if server.data_dir is not None:
-        EmbeddedServer(Path(server.data_dir)).destroy()
+        destroy(EmbeddedServer(Path(server.data_dir)))
     elif server.container is not None:
         client = _docker().from_env()
         client.containers.get(server.container).remove(force=True, v=True)
         client.close()
     else:
-        for template in ("schema", "postgis"):
-            _drop(server, f"{server.run}_{template}")
+        for made in directory.glob("*.made"):
+            _drop(server, f"{server.run}_{made.stem}")
 
 
-def _make_template(server: TestServer, name: str, *, schema: bool) -> None:
+def _make_template(server: TestServer, name: str, base: str | None) -> None:
     _drop(server, name)
+    if base is not None:
+        _copy(server, base, name)
+        return
     statement = sql.SQL("CREATE DATABASE {} TEMPLATE template0 ENCODING 'UTF8'")
     _execute(server, statement.format(sql.Identifier(name)))
-    url = database_url(server, name)
-    with psycopg.connect(url, autocommit=True) as connection:
+    with psycopg.connect(database_url(server, name), autocommit=True) as connection:
         connection.execute("SET client_min_messages = warning")
         connection.execute("CREATE EXTENSION IF NOT EXISTS postgis")
-    if schema and importlib.util.find_spec("freqdp_db.db.schema"):
-        from freqdp_db.db.schema import upgrade
 
-        database = Database(url, Settings(dsn=url), "tests")
-        try:
-            upgrade(database)
-        finally:
-            # A template that somebody is connected to cannot be cloned.
-            database.close()
+
+def _upgrade(url: str) -> None:
+    """Install our schema, and leave no connection: a template that has one cannot be cloned."""
+    database = Database(url, Settings(dsn=url), "tests")
+    try:
+        upgrade(database)
+    finally:
+        database.close()
+
+
+def _copy(server: TestServer, template: str, name: str) -> None:
+    strategy = sql.SQL(" STRATEGY file_copy" if server.copies_files else "")
+    statement = sql.SQL("CREATE DATABASE {} TEMPLATE {}{}")
+    _execute(server, statement.format(sql.Identifier(name), sql.Identifier(template), strategy))
 
 
 def _drop(server: TestServer, name: str) -> None:

@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from freqdp_db.methods.counts.zones import BinKind, Bins, Squares, Zones, blocks_of
+from freqdp_db.methods.counts.zones import BinKind, Bins, Roads, Squares, Zones, blocks_of
 from freqdp_db.methods.synthesis import sampling as fitting
 from freqdp_db.methods.synthesis.estimation import smoothed
 from freqdp_db.methods.synthesis.public import MINUTE_US, Period, Region
 from freqdp_db.methods.synthesis.trips import Trips, cut_trips
 from freqdp_db.model.arrays import offsets_from
 from freqdp_db.model.trajectories import Locations, Trajectories
+from freqdp_db.roads.network import RoadRows, make_network
 
 REGION = Region(0.0, 0.0, 24_000.0, 18_000.0)
 PERIOD = Period(0, 3 * 24 * 60 * MINUTE_US, 2 * 60 * MINUTE_US)
@@ -120,6 +121,30 @@ def grid_zones(width: float = 2_000.0, block: float = 8_000.0) -> Zones:
     district, names = blocks_of(x, y, block)
     squares = Squares(width, 0, 0, number.reshape(rows, columns).astype(np.int32))
     return Zones(tuple(map(str, number)), district, names, x, y, tuple, squares)
+
+
+def grid_roads(zones: Zones, step: float = 300.0) -> Roads:
+    """Streets over the region, a junction every `step` metres; every fifth road is one-way."""
+    columns, rows = int(REGION.x_max // step) + 1, int(REGION.y_max // step) + 1
+    node = np.arange(columns * rows).reshape(rows, columns)
+    source = np.concatenate([node[:, :-1].ravel(), node[:-1].ravel()])
+    target = np.concatenate([node[:, 1:].ravel(), node[1:].ravel()])
+    ends = np.stack([source, target], axis=1).ravel()
+    count = len(source)
+    return Roads.of(
+        make_network(
+            RoadRows(
+                np.arange(100, 100 + count),
+                source,
+                target,
+                np.arange(count) % 5 == 0,
+                np.arange(0, 2 * count + 1, 2),
+                ends % columns * step,
+                ends // columns * step,
+            )
+        ),
+        zones,
+    )
 
 
 def time_bins(kind: BinKind = "hour-of-day", timezone: str = "Europe/Brussels") -> Bins:

@@ -10,7 +10,7 @@ import io
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout, suppress
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
@@ -18,15 +18,12 @@ from uuid import uuid4
 import psycopg
 import pytest
 from psycopg import sql
-from psycopg.conninfo import conninfo_to_dict
-from servers import SharedServer, cloned
 
 from freqdp_db.cli import main
 from freqdp_db.evaluation.recommendation import choosing
 
 ADD_CITY = ("dataset", "add", "city", "--from", "demo.city", "--object", "object_id",
             "--time", "at", "--geom", "geom")  # fmt: skip
-_CITIES: dict[pytest.Config, str] = {}
 
 
 @dataclass(frozen=True)
@@ -60,11 +57,15 @@ class Answer:
         return document
 
 
-def freqdp(url: str, *arguments: str, in_words: bool = False) -> Answer:
-    """Run a command on this database, with --json unless its words are what matters."""
+def freqdp(url: str | None, *arguments: str, in_words: bool = False) -> Answer:
+    """Run a command on this database, with --json unless its words are what matters.
+
+    url: None for the database that the environment names.
+    """
+    common = [*([] if in_words else ["--json"]), *([] if url is None else ["--dsn", url])]
     out, err = io.StringIO(), io.StringIO()
     with redirect_stdout(out), redirect_stderr(err):
-        code = main.run([*([] if in_words else ["--json"]), "--dsn", url, *arguments])
+        code = main.run([*common, *arguments])
     return Answer(arguments, code, out.getvalue(), err.getvalue())
 
 
@@ -86,9 +87,12 @@ def verify(url: str, release: str) -> dict[str, Any]:
 
 def try_only(monkeypatch: pytest.MonkeyPatch, *labels: str) -> None:
     """Let `recommend` try these of its candidates: the others take as long and show nothing else."""
-    for name in ("GRID", "_HISTORIES"):
-        chosen = [method for method in getattr(choosing, name) if method.label in labels]
-        monkeypatch.setattr(choosing, name, chosen)
+    ladders = [*choosing.LADDERS.items(), ("", choosing._HISTORIES)]
+    chosen = {
+        name: [method for method in ladder if method.label in labels] for name, ladder in ladders
+    }
+    monkeypatch.setattr(choosing, "_HISTORIES", chosen.pop(""))
+    monkeypatch.setattr(choosing, "LADDERS", chosen)
 
 
 def query(url: str, statement: str, *values: Any) -> list[tuple[Any, ...]]:
@@ -118,34 +122,18 @@ def wait_for(done: Callable[[], Any], what: str) -> Any:
     deadline = time.monotonic() + 300
     while not (found := done()):
         assert time.monotonic() < deadline, f"waited for {what}"
-        time.sleep(0.02)
+        time.sleep(0.05)
     return found
 
 
-def city_template(shared: SharedServer, config: pytest.Config) -> str:
-    """The name of a database with a small city, registered and built; made once in a process."""
-    if config not in _CITIES:
-        _CITIES[config] = _make_city(shared, config)
-    return _CITIES[config]
-
-
-def _make_city(shared: SharedServer, config: pytest.Config) -> str:
-    stack = ExitStack()
-    url = stack.enter_context(cloned(shared.get(), shared.template(schema=True)))
-
-    def drop() -> None:
-        # an embedded server is gone by now, and the database with it
-        with suppress(psycopg.OperationalError):
-            stack.close()
-
-    config.add_cleanup(drop)
+def make_city(url: str) -> None:
+    """A small city, registered and built."""
     for command in (
         ("load", "demo", "--objects", "40", "--days", "2"),
         (*ADD_CITY, "--budget", "4"),
         ("dataset", "build", "city"),
     ):
         freqdp(url, *command).succeeded()
-    return str(conninfo_to_dict(url)["dbname"])
 
 
 def written(url: str, *, schemas: Sequence[str] = ("freqdp", "freqdp_release")) -> dict[str, Any]:

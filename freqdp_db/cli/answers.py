@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from freqdp_db import results
     from freqdp_db.db.builds import BuildSize
     from freqdp_db.db.jobs import JobView
+    from freqdp_db.db.schema import UpgradeResult
     from freqdp_db.evaluation.audit import Audit
     from freqdp_db.evaluation.recommendation.choosing import Recommendation
     from freqdp_db.jobs.schedule import Schedule, Scheduled
@@ -166,7 +167,7 @@ def _stopped(session: Session, found: dict[str, bool], given: Given) -> None:
 
 
 @_shows("init")
-def _init(session: Session, found: results.Installed, given: Given) -> None:
+def _init(session: Session, found: UpgradeResult, given: Given) -> None:
     names = found.names
     if not found.changed:
         session.print(f"Nothing to do: schema {names.schema} is at revision {found.revision}.")
@@ -328,7 +329,13 @@ def _withdrawn(session: Session, found: results.Withdrawn, given: Given) -> None
 
 @_shows("export")
 def _exported(session: Session, found: Any, given: Given) -> None:
-    session.print(f"Wrote {found.rows:,} rows: " + ", ".join(map(str, found.files)))
+    names = list(map(str, found.files))
+    data = [name for name in names if f"{name}.guarantee.json" in names]
+    beside = [name.removeprefix(data[0]) for name in names if name.startswith(f"{data[0]}.")]
+    session.print(
+        f"Wrote {found.rows:,} rows: {', '.join(data)}",
+        f"Hand out together with {'it' if len(data) == 1 else 'each'}: {', '.join(beside)}",
+    )
 
 
 @_shows("recommend")
@@ -376,14 +383,17 @@ def _evaluated(session: Session, found: results.Evaluated, given: Given) -> None
 
 def _evaluated_series(session: Session, found: results.Evaluated) -> None:
     """What attackers learn by how many windows they have."""
+    heads = ["an attacker learns", "of whom over half"]
+    what = "shares of what a person did in all of them, and of people"
+    if found.windows[-1].counts:
+        heads = ["right minus wrong", "found minus false alarms"]
+        what = "how well an attacker tells who was counted, and whom it finds beyond one false alarm in 100"
     session.table(
-        ["windows", "an attacker learns", "of whom over half", "the strongest is one"],
+        ["windows", *heads, "the strongest is one"],
         [(str(j.windows), f"{j.exposure:.1%}", f"{j.half:.1%}", j.attacker) for j in found.windows],
     )
     session.print(
-        "",
-        f"The newest windows of {found.release} together: shares of what a person did in all of them, "
-        "and of people. Measurements, not guarantees.",
+        "", f"The newest windows of {found.release} together: {what}. Measurements, not guarantees."
     )
 
 

@@ -313,7 +313,8 @@ def _add(app: typer.Typer, path: tuple[str, ...], verbs: list[_Verb]) -> None:
 
     function = as_function(run, [*parameters.values(), *common_options()])
     unknown = {"ignore_unknown_options": verbs[0].command.passes_options}
-    text = inspect.getdoc(verbs[0].function) or ""
+    paragraphs = (inspect.getdoc(verbs[0].function) or "").split("\n\n")
+    text = "\n\n".join(" ".join(paragraph.split("\n")) for paragraph in paragraphs)
     app.command(path[-1], help=text, context_settings=unknown)(function)
 
 

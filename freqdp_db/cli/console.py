@@ -6,6 +6,7 @@ Progress goes to stderr: a bar on a terminal, plain lines elsewhere.
 from __future__ import annotations
 
 import math
+import re
 import sys
 import threading
 import time
@@ -218,6 +219,8 @@ class PlainProgress(Progress):
 PROGRAM = "freqdp"
 _GAP = 2
 """Spaces between the columns of a table."""
+_LEAST_TEXT = 24
+"""Characters of a column of text that is folded, at least."""
 
 
 @dataclass
@@ -251,17 +254,31 @@ class Session:
         else:
             show()
 
-    def print(self, *lines: str) -> None:
-        """Lines of the answer. A terminal gets them broken between words, but for commands to copy."""
+    def print(self, *lines: str, indent: int = 0) -> None:
+        """Lines of the answer. A terminal gets them broken between words, but for commands to copy.
+
+        indent: where what follows the first break begins.
+        """
         for line in map(in_options, lines):
-            whole = not self.out.is_terminal or PROGRAM + " " in line
-            self.out.print(printable(line), markup=False, soft_wrap=whole)
+            shown = printable(line)
+            if self.out.is_terminal:
+                broken = (_broken(part, self.out.width, indent) for part in shown.split("\n"))
+                shown = "\n".join(part for parts in broken for part in parts)
+            self.out.print(shown, markup=False, soft_wrap=True)
 
     def table(self, headers: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        """A table on stdout, numbers to the right; where a terminal is too narrow, a block for each row."""
+        """A table on stdout, numbers to the right.
+
+        Where a terminal is too narrow, the longest text is folded; if little room is left for it, there
+        is a block for each row.
+        """
         cells = [[_cell(value) for value in row] for row in rows]
         widths = [max(map(len, column)) for column in zip(headers, *cells, strict=True)]
-        if self.out.is_terminal and sum(widths) + _GAP * (len(widths) - 1) > self.out.width:
+        excess = sum(widths) + _GAP * (len(widths) - 1) - self.out.width
+        folded = widths.index(max(widths))
+        if self.out.is_terminal and excess > 0 and widths[folded] - excess >= _LEAST_TEXT:
+            widths[folded] -= excess
+        elif self.out.is_terminal and excess > 0:
             for index, row in enumerate(rows):
                 if index:
                     self.print("")
@@ -272,19 +289,46 @@ class Session:
             for column in zip(*rows, strict=True)
         ] or [False] * len(headers)
         for row in (list(headers), *cells):
-            filled = [
-                cell.rjust(width) if to_right else cell.ljust(width)
-                for cell, width, to_right in zip(row, widths, right, strict=True)
-            ]
-            line = (" " * _GAP).join(filled).rstrip()
             style = "bold" if row == list(headers) else None
-            self.out.print(line, markup=False, soft_wrap=True, style=style)
+            text, *more = _broken(row[folded], widths[folded]) or [""]
+            lines = [[*row[:folded], text, *row[folded + 1 :]]]
+            lines += [["" if n != folded else rest for n in range(len(row))] for rest in more]
+            for line in lines:
+                filled = [
+                    cell.rjust(width) if to_right else cell.ljust(width)
+                    for cell, width, to_right in zip(line, widths, right, strict=True)
+                ]
+                shown = (" " * _GAP).join(filled).rstrip()
+                self.out.print(shown, markup=False, soft_wrap=True, style=style)
 
     def pairs(self, rows: Sequence[tuple[str, Any]]) -> None:
         """Aligned `name  value` lines on stdout."""
         width = max((len(name) for name, _ in rows), default=0)
         for name, value in rows:
-            self.print(f"{name.ljust(width)}  {_cell(value)}")
+            self.print(f"{name.ljust(width)}  {_cell(value)}", indent=width + _GAP)
+
+
+def _broken(line: str, width: int, indent: int = 0) -> list[str]:
+    """A line broken between words, but not in a command: from the program's name to a comma or an end."""
+    if len(line) <= width:
+        return [line]
+    pieces: list[tuple[str, str]] = []
+    command = False
+    for space, word in re.findall(r"(\s*)(\S+)", line):
+        if command:
+            pieces[-1] = (pieces[-1][0], pieces[-1][1] + space + word)
+        else:
+            pieces.append((space, word))
+        command = (command or word.lstrip("(`") == PROGRAM) and word[-1] not in ".,:;)`"
+    first = pieces[0][0]
+    lines, rest = [], first + pieces[0][1]
+    for space, word in pieces[1:]:
+        if len(rest + space + word) > width:
+            lines.append(rest)
+            rest = (" " * indent or first) + word
+        else:
+            rest += space + word
+    return [*lines, rest]
 
 
 def _plain(value: Any) -> Any:

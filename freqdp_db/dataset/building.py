@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import partial, reduce
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,8 @@ from freqdp_db.dataset.cleaning import REASONS, TIME_UNITS
 from freqdp_db.dataset.findings import Findings, SeenTimes, look_at, moment, seen_times
 from freqdp_db.dataset.projection import WGS84, ReferenceSystem, seen_degrees, transform, utm_srid
 from freqdp_db.dataset.reading import RawRows, Source, read_source
-from freqdp_db.dataset.snapping import GridCells, Snap, merge_cells, snap_anchors, snap_exact
+from freqdp_db.dataset.snapping import GridCells, merge_cells, snap_anchors, snap_exact
+from freqdp_db.dataset.text_values import Snap
 from freqdp_db.db import builds
 from freqdp_db.db.builds import Window, missing_index, window_build
 from freqdp_db.db.connection import Database, DatabaseRef
@@ -108,7 +110,7 @@ def build_and_look(
         builds.sweep_builds(database)
         # refused before anything is read; what the source meets is recorded with the build
         with database.begin() as connection, connection.begin_nested() as asked:
-            require_traced(connection, database, dataset.dataset_id)
+            require_traced(connection, dataset.dataset_id)
             asked.rollback()
         record, relations, findings = _make(database, dataset, number, progress, engine, window)
         with progress.stage("attach"):
@@ -132,7 +134,7 @@ def _make(
         if not engine.remote:
             # workers may have to read again, if one of them is lost
             reading.close()
-        excluded = source.counts.excluded()
+        excluded = dict(source.counts.excluded)
         with progress.stage("clean and snap", source.counts.rows):
             built, keys, partitions = _discretise(
                 database, dataset, source, read, excluded, may_be_empty=window is not None
@@ -145,7 +147,7 @@ def _make(
             frame = choose_frame(built.locations, used)
             filed = partitions.map(_file_partition, frame)
             segments = sum(filed.map(_segments_of))
-            grid = reduce(merge_grids, filed.map(_grid_of))
+            grid = reduce(merge_grids, filed.map(attrgetter("filed.grid")))
         write_build(database, number, built, keys, tf, visited, filed, grid, progress)
         hashed = _fingerprint(dataset, built, keys, partitions, window)
         seen = [t for t in partitions.map(_times_of, source.snapshot_at) if t is not None]
@@ -185,7 +187,7 @@ def _unindexed(database: Database, dataset: DatasetRow) -> list[Remark]:
     """A warning where a window cannot be found without reading everything."""
     source, time = (dataset.source_schema, dataset.source_relation), dataset.mapping.time
     with database.begin() as connection:
-        index = missing_index(connection, database, source, time)
+        index = missing_index(connection, source, time)
     if index is None:
         return []
     return [
@@ -295,15 +297,13 @@ def _snap(
     (whole,) = projected
     if snap.kind == "exact":
         snapped = snap_exact(whole.x, whole.y)
-        assert snapped.row is not None
-        shown = whole.rows.x[snapped.row], whole.rows.y[snapped.row]
+        shown = whole.rows.x[snapped.origin], whole.rows.y[snapped.origin]
     else:
         assert source.anchors is not None
         x, y, srid = source.anchors
         own = _reference(database, srid)
         snapped = snap_anchors(whole.x, whole.y, *transform(own, plane, x, y))
-        assert snapped.anchor is not None
-        shown = transform(own, raw, x[snapped.anchor], y[snapped.anchor])
+        shown = transform(own, raw, x[snapped.origin], y[snapped.origin])
     places = Locations(snapped.locations.x, snapped.locations.y, *shown)
     return places, LocalPartitions(projected.ranges, [snapped.of_row])
 
@@ -353,7 +353,8 @@ def _fingerprint(
     for key in keys:
         digest.update(f"{len(key)} {key}".encode())
     whole = [built.locations.x, built.locations.y, built.trajectories.offsets]
-    for columns in (whole, partitions.map(_location_of), partitions.map(_at_of)):
+    location = partitions.map(attrgetter("trajectories.location"))
+    for columns in (whole, location, partitions.map(attrgetter("trajectories.at"))):
         for column in columns:
             digest.update(np.ascontiguousarray(column).view(np.uint8).data)
     return digest.hexdigest()
@@ -441,14 +442,6 @@ def _times_of(partition: Partition, read_at: datetime) -> SeenTimes | None:
     return seen_times(at, read_at) if len(at) else None
 
 
-def _location_of(partition: Partition) -> Ids:
-    return partition.trajectories.location
-
-
-def _at_of(partition: Partition) -> Ints:
-    return partition.trajectories.at
-
-
 @dataclass(frozen=True)
 class FiledPartition:
     """A partition and its segments, filed in the frame of all."""
@@ -465,10 +458,6 @@ def _file_partition(partition: Partition, frame: Frame) -> FiledPartition:
 
 def _segments_of(filed: FiledPartition) -> int:
     return len(filed.filed.segments)
-
-
-def _grid_of(filed: FiledPartition) -> Grid:
-    return filed.filed.grid
 
 
 # Write the tables: packed records, streamed with COPY.

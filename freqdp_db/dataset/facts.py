@@ -89,7 +89,7 @@ def _area(database: Database | None, text: str, source: tuple[str, str] | None) 
         with database.begin() as connection:
             relation = read_name(connection, text, "[[region]]")
             if source is not None:
-                require_not_from(connection, database, "[[region]]", relation, source)
+                require_not_from(connection, "[[region]]", relation, source)
             return outline_in_geojson(read_area(connection, relation))
     return LonLatArea().from_text(text)
 
@@ -230,8 +230,11 @@ def _facts(
 
     declared = DeclaredArea(ReferenceSystem.parse(srid, definition), area)
     outline = declared.outline()
-    offset = period.begin.astimezone(ZoneInfo(timezone)).utcoffset() or timedelta()
-    micro = timedelta(microseconds=1)
+    micro, zone = timedelta(microseconds=1), ZoneInfo(timezone)
+    offset, at_end = (
+        (moment.astimezone(zone).utcoffset() or timedelta()) // micro
+        for moment in (period.begin, period.end)
+    )
     return (
         Region(
             float(outline.x.min()),
@@ -241,7 +244,12 @@ def _facts(
             outline,
             declared,
         ),
-        Period((period.begin - _EPOCH) // micro, (period.end - _EPOCH) // micro, offset // micro),
+        Period(
+            (period.begin - _EPOCH) // micro,
+            (period.end - _EPOCH) // micro,
+            offset,
+            at_end - offset,
+        ),
     )
 
 
@@ -280,8 +288,8 @@ def coverage_of(
     """Count the samples of a build inside an area and a stretch of time."""
     with database.begin(snapshot=True) as connection:
         definition = definition_of(connection, build.srid, "SRID")
-        places = load_locations(connection, database, build)
-        samples = samples_by_place(connection, database, build, period.begin, period.end)
+        places, _ = load_locations(connection, build)
+        samples = samples_by_place(connection, build, period.begin, period.end)
     area, _ = facts_in(build.srid, definition, dataset.mapping.timezone)(region, period)
     return Coverage(build.samples, int(samples[area.holds(places.x, places.y)].sum()))
 

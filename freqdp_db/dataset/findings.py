@@ -81,8 +81,10 @@ class Findings:
         where = "Where: nothing can be told in degrees."
         if self.extent is not None:
             near = ""
-            if self.near is not None and self.near_km is not None:
-                far = "near" if self.near_km <= _NEAR_KM else f"{self.near_km:,.0f} km from"
+            km = self.near_km or 0.0
+            # a town far away tells nobody where the data lie
+            if self.near is not None and km <= _FAR_KM:
+                far = "near" if km <= _NEAR_KM else f"{km:,.0f} km from"
                 near = f", {far} " + self.near.rpartition("/")[2].replace("_", " ")
             region = "" if self.region_declared else f" {_NO_REGION}"
             where = f"Where: {self.extent}{near}.{region}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
 from freqdp_db.db.builds import (
@@ -11,7 +12,6 @@ from freqdp_db.db.builds import (
     find_build,
     load_locations,
     load_offsets,
-    load_tf,
     load_trajectories,
 )
 from freqdp_db.db.connection import Database, DatabaseRef
@@ -36,15 +36,15 @@ def load_build(
             remedy="a withdrawn release can no longer be verified",
         )
     with progress.stage("read build", row.samples) as stage, database.begin(snapshot=True) as c:
-        locations, tf = load_locations(c, database, row), load_tf(c, database, row)
+        locations, tf = load_locations(c, row)
         plane, source = (definition_of(c, srid, "SRID") for srid in (row.srid, row.source_srid))
-        ranges = cut(load_offsets(c, database, row), engine.partitions(row.samples))
+        ranges = cut(load_offsets(c, row), engine.partitions(row.samples))
         read = engine.load(
             ranges, _read_range, DatabaseRef.of(database), row.build_id, row.fingerprint
         )
         firsts = PerPartition([first for first, _ in ranges])
         partitions = read.map(_as_partition, firsts, locations)
-        for samples in partitions.map(_samples_of):
+        for samples in partitions.map(attrgetter("trajectories.samples")):
             stage.advance(samples)
     return Build(
         trajectories_in(partitions),
@@ -65,7 +65,7 @@ def _read_range(
     row = same_build(reach, build_id, fingerprint)
     part = None if (first, last) == (0, row.trajectories) else (first, last)
     with reach.database().begin(snapshot=True) as connection:
-        return load_trajectories(connection, reach.database(), row, part)
+        return load_trajectories(connection, row, part)
 
 
 def _as_partition(trajectories: Trajectories, first: int, places: Locations) -> Partition:
@@ -88,10 +88,6 @@ def same_build(reach: DatabaseRef, build_id: int, fingerprint: str) -> BuildRow:
             remedy="point DATABASE_URL of the workers at the same one",
         )
     return row
-
-
-def _samples_of(partition: Partition) -> int:
-    return partition.trajectories.samples
 
 
 # Pieces of a measurement: one after the other here, or dealt out to workers. Each worker reads for

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from freqdp_db.dataset import cleaning
 from freqdp_db.dataset.cleaning import Rows
 from freqdp_db.dataset.projection import WGS84
-from freqdp_db.dataset.snapping import Snap
+from freqdp_db.dataset.text_values import Snap
 from freqdp_db.db.builds import BuildRow, Window
 from freqdp_db.db.connection import Connection, Database, DatabaseRef
 from freqdp_db.db.datasets import DatasetRow
@@ -94,7 +94,7 @@ def read_source(
     # nobody can redefine the source while a transaction that has read from it is open; in a session of
     # its own: the snapshot of that transaction may be older than the definition
     with database.begin() as other:
-        relations = lineage(other, database, dataset.source_schema, dataset.source_relation)
+        relations = lineage(other, dataset.source_schema, dataset.source_relation)
     with progress.stage("read rows", counts.rows) as stage:
         if engine.remote:
             spec = ReadSpec(DatabaseRef.of(database), dataset, reader.export())
@@ -291,9 +291,17 @@ def _read_times(columns: dict[str, NDArray[Any]], reader: SourceReader) -> tuple
 
 def _number_of(objects: NDArray[Any], order: Ints) -> Ints:
     """The place of each row's object in `order`."""
+    if not len(order):
+        return np.zeros(0, np.int64)
     by_value = np.argsort(order)
-    found = np.searchsorted(order[by_value], objects.astype(np.int64))
-    return by_value[found] if len(order) else found
+    found: Ints = by_value[np.searchsorted(order[by_value], objects).clip(0, len(order) - 1)]
+    if (order[found] != objects).any():
+        # never another one's: keys of a collation that takes different texts for equal, by workers
+        raise BadData(
+            "some rows belong to no object of their range",
+            remedy="use [[engine]] threads",
+        )
+    return found
 
 
 def _require_any(dataset: DatasetRow, counts: RowCounts) -> None:

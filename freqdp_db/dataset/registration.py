@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from freqdp_db.dataset.cleaning import TIME_UNITS
 from freqdp_db.dataset.facts import parse_period, parse_region, srid_of
 from freqdp_db.dataset.projection import WGS84, ReferenceSystem
-from freqdp_db.dataset.snapping import Snap
-from freqdp_db.dataset.text_values import MAX_BUDGET, check_name, epsilon_number, parse_limit
+from freqdp_db.dataset.text_values import MAX_BUDGET, Snap, check_name, epsilon_number, parse_limit
 from freqdp_db.db.builds import sweep_builds
 from freqdp_db.db.connection import Connection, Database
 from freqdp_db.db.datasets import DatasetRow, change_dataset, insert_dataset, mark_dropped

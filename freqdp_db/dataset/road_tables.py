@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from freqdp_db.dataset.memory import load_build
 from freqdp_db.db.connection import Database
 from freqdp_db.db.copy import POSTGRES_EPOCH_US
 from freqdp_db.db.datasets import DatasetRow
-from freqdp_db.db.names import format_relation, parse_relation
+from freqdp_db.db.names import format_relation
 from freqdp_db.db.plain_tables import Column, Mode, PlainTable, check_target, load_table
 from freqdp_db.db.source import read_name
 from freqdp_db.db.source_maps import column_mapping, read_roads
@@ -30,18 +30,13 @@ class RoadTable:
 
     relation: tuple[str, str]
     mapping: Mapping[str, str]
-    text: str
 
     @classmethod
-    def named(cls, roads: str, pairs: Sequence[str] | None) -> RoadTable:
+    def find(cls, database: Database, roads: str, pairs: Sequence[str] | None) -> RoadTable:
         """What --roads and --map say."""
         mapping = column_mapping(pairs or [])
-        return cls(parse_relation(roads, "[[roads]]"), mapping, roads)
-
-    def found(self, database: Database) -> RoadTable:
-        """With the table that is meant: as it was typed, if there is one, else folded."""
         with database.begin() as connection:
-            return replace(self, relation=read_name(connection, self.text, "[[roads]]"))
+            return cls(read_name(connection, roads, "[[roads]]"), mapping)
 
     def network(self, database: Database, srid: int, progress: Progress) -> Network:
         """Read it, in metres of the SRID."""
@@ -51,18 +46,15 @@ class RoadTable:
         return make_network(rows)
 
 
-def some_roads(roads: str | None, pairs: Sequence[str] | None) -> RoadTable | None:
+def some_roads(
+    database: Database, roads: str | None, pairs: Sequence[str] | None
+) -> RoadTable | None:
     """The same where roads may be left out."""
     if roads is None and column_mapping(pairs or []):
         raise BadInput(
             "[[map]] is given without [[roads]]", remedy="name the edge table: [[roads]]"
         )
-    return None if roads is None else RoadTable.named(roads, pairs)
-
-
-def found_roads(database: Database, roads: RoadTable | None) -> RoadTable | None:
-    """With the table that is meant."""
-    return None if roads is None else roads.found(database)
+    return None if roads is None else RoadTable.find(database, roads, pairs)
 
 
 @dataclass(frozen=True)
@@ -104,7 +96,7 @@ def match_dataset(
         f"Samples of dataset {dataset.name} matched to roads by freqdp. Original data: not to publish.",
     )
     with database.begin() as connection:
-        check_target(connection, database.settings, table, mode)
+        check_target(connection, table, mode)
     build = load_build(database, build_id, progress)
     network = roads.network(database, build.srid, progress)
     side, locations = build.trajectories, build.locations
@@ -120,7 +112,6 @@ def match_dataset(
         chunks = (there[i : i + _CHUNK] for i in range(0, len(there), _CHUNK))
         rows = load_table(
             connection,
-            database.settings,
             table,
             mode,
             (

@@ -2,71 +2,20 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
 from numba import njit
 
-from freqdp_db.db.connection import Connection
-from freqdp_db.db.names import format_relation, parse_relation
-from freqdp_db.db.source import read_name
 from freqdp_db.engines.ranges import joined, map_each
-from freqdp_db.errors import BadData, BadInput
+from freqdp_db.errors import BadData
 from freqdp_db.model.arrays import Ids, Ints, Metres
 from freqdp_db.model.trajectories import Locations
 from freqdp_db.search.grid import interleave
 
 _HALF = 1 << 31
 """Numbers of so many values fill one half of 64 bits."""
-_MIN_GRID_M, _MAX_GRID_M = 0.01, 1_000_000.0
-
-
-@dataclass(frozen=True)
-class Snap:
-    """What `--snap` said: grid:METRES, anchors:RELATION or exact."""
-
-    kind: str
-    text: str = field(compare=False)
-    """As it was said, and is kept."""
-    metres: float = 0.0
-    relation: tuple[str, str] | None = None
-
-    @classmethod
-    def parse(cls, text: str) -> Snap:
-        kind, _, value = text.partition(":")
-        if kind == "exact" and not value:
-            return cls("exact", text)
-        if kind == "anchors" and value:
-            return cls("anchors", text, relation=parse_relation(value, "[[snap]] anchors:"))
-        if kind == "grid":
-            try:
-                metres = float(value)
-            except ValueError:
-                metres = math.nan
-            if _MIN_GRID_M <= metres <= _MAX_GRID_M:
-                return cls("grid", text, metres=metres)
-        raise BadInput(
-            f"[[snap]] {text!r} is not one of grid:METRES, anchors:SCHEMA.TABLE, exact",
-            remedy="for example [[snap]] grid:100",
-        )
-
-    @classmethod
-    def named(cls, connection: Connection, text: str) -> Snap:
-        """The same, with the table that is meant: as it is called, if there is one, else folded."""
-        snap = cls.parse(text)
-        if snap.relation is None:
-            return snap
-        meant = read_name(connection, text.partition(":")[2], "[[snap]] anchors:")
-        # what PostgreSQL reads anyway is kept as it was typed
-        return snap if meant == snap.relation else cls.parse(f"anchors:{format_relation(*meant)}")
-
-
-def grid_metres(text: str) -> float | None:
-    """The side of the cells that places are centres of, in metres; None: they are in no grid."""
-    snap = Snap.parse(text)
-    return snap.metres if snap.kind == "grid" else None
 
 
 @dataclass(frozen=True)
@@ -75,10 +24,8 @@ class Snapped:
 
     locations: Locations
     of_row: Ids
-    row: Ints | None = None
-    """For each location of `exact`, some row that is at it."""
-    anchor: Ints | None = None
-    """For each location, the anchor that it is."""
+    origin: Ints | None = None
+    """For each location that is no cell, the anchor that it is, or some row that is at it."""
 
 
 @njit(cache=True)
@@ -214,4 +161,4 @@ def snap_anchors(x: Metres, y: Metres, anchor_x: Metres, anchor_y: Metres) -> Sn
     anchor = usable[first][nearest]
     of_row, row = _number(anchor, anchor_x[anchor], anchor_y[anchor], 1.0)
     chosen = anchor[row]
-    return Snapped(Locations(anchor_x[chosen], anchor_y[chosen]), of_row, row, chosen)
+    return Snapped(Locations(anchor_x[chosen], anchor_y[chosen]), of_row, chosen)

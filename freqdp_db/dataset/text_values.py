@@ -1,10 +1,15 @@
-"""What people write of a dataset and its releases: shares, amounts, and names that can be kept."""
+"""What people write of datasets and releases: shares, amounts, names that can be kept, how to snap."""
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
+from freqdp_db.db.connection import Connection
+from freqdp_db.db.names import format_relation, parse_relation
+from freqdp_db.db.source import read_name
 from freqdp_db.errors import BadInput
 from freqdp_db.settings import MAX_IDENTIFIER_BYTES
 
@@ -12,6 +17,7 @@ NO_LIMIT = "none"
 """What stands for a limit that there is not."""
 MAX_BUDGET = Decimal(1_000_000)
 _LEAST = Decimal("0.001")
+_MIN_GRID_M, _MAX_GRID_M = 0.01, 1_000_000.0
 
 
 def parse_share(option: str, text: str, remedy: str | None = None) -> float:
@@ -95,3 +101,49 @@ def check_name(option: str, name: str, limit: int = MAX_IDENTIFIER_BYTES) -> str
             remedy="give a name without /, \\ and control characters that does not begin with a dot",
         )
     return name
+
+
+@dataclass(frozen=True)
+class Snap:
+    """What `--snap` said: grid:METRES, anchors:RELATION or exact."""
+
+    kind: str
+    text: str = field(compare=False)
+    """As it was said, and is kept."""
+    metres: float = 0.0
+    relation: tuple[str, str] | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Snap:
+        kind, _, value = text.partition(":")
+        if kind == "exact" and not value:
+            return cls("exact", text)
+        if kind == "anchors" and value:
+            return cls("anchors", text, relation=parse_relation(value, "[[snap]] anchors:"))
+        if kind == "grid":
+            try:
+                metres = float(value)
+            except ValueError:
+                metres = math.nan
+            if _MIN_GRID_M <= metres <= _MAX_GRID_M:
+                return cls("grid", text, metres=metres)
+        raise BadInput(
+            f"[[snap]] {text!r} is not one of grid:METRES, anchors:SCHEMA.TABLE, exact",
+            remedy="for example [[snap]] grid:100",
+        )
+
+    @classmethod
+    def named(cls, connection: Connection, text: str) -> Snap:
+        """The same, with the table that is meant: as it is called, if there is one, else folded."""
+        snap = cls.parse(text)
+        if snap.relation is None:
+            return snap
+        meant = read_name(connection, text.partition(":")[2], "[[snap]] anchors:")
+        # what PostgreSQL reads anyway is kept as it was typed
+        return snap if meant == snap.relation else cls.parse(f"anchors:{format_relation(*meant)}")
+
+
+def grid_metres(text: str) -> float | None:
+    """The side of the cells that places are centres of, in metres; None: they are in no grid."""
+    snap = Snap.parse(text)
+    return snap.metres if snap.kind == "grid" else None

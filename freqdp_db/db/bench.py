@@ -47,28 +47,28 @@ class CopyFloor:
 
 def measure_floor(database: Database, build_id: int) -> CopyFloor:
     """Copy a build out and back in, as a table like a release; drop it again."""
-    relation = private_name(database, f"staging_{_RELEASE}{_SAMPLES}")
     build = find_build(database, build_id)
     with database.begin(snapshot=True) as connection:
-        places = load_locations(connection, database, build)
+        places, _ = load_locations(connection, build)
         geometry = point_bytes(*places.in_source(), build.source_srid)
         # once without the clock: the first reader of fresh rows writes to them (hint bits)
-        load_trajectories(connection, database, build)
+        load_trajectories(connection, build)
         start = time.perf_counter()
-        trajectories = load_trajectories(connection, database, build)
+        trajectories = load_trajectories(connection, build)
         read_s = time.perf_counter() - start
 
     def write() -> None:
         with database.begin() as connection:
             about = (_RELEASE, _METHOD, _SAMPLES, build.source_srid)
-            call(connection, database, "create_staging", *about)
+            call(connection, "create_staging", *about)
             rows = _rows(trajectories, geometry)
+            relation = private_name(connection, f"staging_{_RELEASE}{_SAMPLES}")
             write_records(driver(connection), relation, POINTS.names, rows, created_here=True)
 
     def run(function: str, *arguments: str | None) -> Callable[[], None]:
         def execute() -> None:
             with database.begin() as connection:
-                call(connection, database, function, _RELEASE, *arguments)
+                call(connection, function, _RELEASE, *arguments)
 
         return execute
 
@@ -78,7 +78,7 @@ def measure_floor(database: Database, build_id: int) -> CopyFloor:
             _seconds(write),
             _seconds(run("index_staging", _METHOD, _SAMPLES, None)),
             _seconds(run("index_staging", _METHOD, _SAMPLES, "geom")),
-            _seconds(run("index_staging", _METHOD, _SAMPLES, "at")),
+            _seconds(run("index_staging", _METHOD, _SAMPLES, "sampled_at")),
         )
     finally:
         run("drop_staging")()
@@ -98,7 +98,7 @@ def _rows(trajectories: Trajectories, geometry: NDArray[np.void]) -> Iterator[ND
         yield POINTS.pack(
             trajectory_id=mine,
             seq=np.arange(begin, begin + len(mine)) - trajectories.offsets[mine] + 1,
-            at=trajectories.at[part],
+            sampled_at=trajectories.at[part],
             geom=geometry[trajectories.location[part]],
         )
 

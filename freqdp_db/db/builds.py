@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from numpy.typing import NDArray
 from psycopg import sql
 
-from freqdp_db.db.connection import Database, driver
+from freqdp_db.db.connection import Connection, Database, driver
 from freqdp_db.db.copy import (
     Layout,
     point_coordinates,
@@ -80,11 +80,10 @@ class BuildRow:
 
 def find_build(database: Database, build_id: int) -> BuildRow:
     # not *: auditors may not read the frame of the grid
-    query = sql.SQL("SELECT {} FROM {} WHERE build_id = %s").format(
-        column_list(f.name for f in fields(BuildRow)), private_name(database, "build")
-    )
+    columns = [f.name for f in fields(BuildRow)]
     with database.begin() as connection:
-        found = rows_as(BuildRow, connection, query, [build_id])
+        query = select_own(connection, "build", columns, build_id=build_id)
+        found = rows_as(BuildRow, connection, query)
     if not found:
         raise NotFound(f"there is no build {build_id}")
     return found[0]
@@ -129,7 +128,7 @@ def builds_by_size(database: Database) -> list[BuildSize]:
         return rows_as(BuildSize, connection, _SIZES, [schema, list(PARTS)])
 
 
-def grid_of(connection: sa.Connection, database: Database, build_id: int) -> dict[str, float]:
+def grid_of(connection: Connection, build_id: int) -> dict[str, float]:
     """The frame of a build's grid. Its corner may be a sample's place: auditors may not read it."""
     query = "SELECT grid FROM {p}.build WHERE build_id = %s"
     found: dict[str, float] = one_value(connection, query, [build_id])
@@ -138,7 +137,7 @@ def grid_of(connection: sa.Connection, database: Database, build_id: int) -> dic
 
 def next_build_number(database: Database) -> int:
     with database.begin() as connection:
-        sequence = private_name(database, "build_number").as_string(None)
+        sequence = private_name(connection, "build_number").as_string(None)
         return int(one_value(connection, "SELECT nextval(%s::regclass)", [sequence]))
 
 
@@ -146,9 +145,9 @@ def next_build_number(database: Database) -> int:
 def filling(database: Database, part: str, build_id: int) -> Iterator[PartWriter]:
     """Create the standalone table of a part; rows and keys are one transaction."""
     with database.begin() as connection:
-        call(connection, database, "create_build_table", build_id, part)
-        yield PartWriter(driver(connection), private_name(database, f"{part}_{build_id}"))
-        call(connection, database, "finish_build_table", build_id, part)
+        call(connection, "create_build_table", build_id, part)
+        yield PartWriter(driver(connection), private_name(connection, f"{part}_{build_id}"))
+        call(connection, "finish_build_table", build_id, part)
 
 
 @dataclass(frozen=True)
@@ -176,15 +175,15 @@ def attach_build(
     A build of a window is nobody's current one. Refused if another budget counts what it was read from.
     """
     number = build["build_id"]
-    datasets = table(database, "dataset")
     with database.begin() as connection:
+        datasets = table(connection, "dataset")
         limit_waiting(connection, _LOCK_TIMEOUT)
-        connection.execute(sa.insert(table(database, "build")).values(**build))
+        connection.execute(sa.insert(table(connection, "build")).values(**build))
         read = [{"build_id": number, **asdict(source)} for source in sources]
         if read:
-            connection.execute(sa.insert(table(database, "build_source")), read)
-        require_traced(connection, database, build["dataset_id"], number)
-        call(connection, database, "attach_build", number)
+            connection.execute(sa.insert(table(connection, "build_source")), read)
+        require_traced(connection, build["dataset_id"], number)
+        call(connection, "attach_build", number)
         if build["time_window"] is None:
             connection.execute(
                 sa.update(datasets)
@@ -193,10 +192,10 @@ def attach_build(
             )
 
 
-def drop_parts(connection: sa.Connection, database: Database, build_id: int) -> None:
+def drop_parts(connection: Connection, build_id: int) -> None:
     """Remove the tables of a build, attached or not."""
     limit_waiting(connection, _LOCK_TIMEOUT)
-    call(connection, database, "drop_build", build_id)
+    call(connection, "drop_build", build_id)
 
 
 def sweep_builds(database: Database) -> list[int]:
@@ -209,10 +208,10 @@ def sweep_builds(database: Database) -> list[int]:
     for number in numbers_left(database, _PARTITION):
         with suppress(Busy), database.begin() as connection:
             # a build in progress holds its lock; it may have been attached since we looked
-            if is_free(connection, database, "build", number) and not one_value(
+            if is_free(connection, "build", number) and not one_value(
                 connection, recorded, [number]
             ):
-                drop_parts(connection, database, number)
+                drop_parts(connection, number)
                 swept.append(number)
     return swept + _drop_unneeded(database)
 
@@ -238,13 +237,13 @@ def _drop_unneeded(database: Database) -> list[int]:
     dropped = []
     for (number,) in numbers:
         with suppress(Busy), database.begin() as connection:
-            if not is_free(connection, database, "build", number):
+            if not is_free(connection, "build", number):
                 continue
             # looked at again under the row's lock: a release may have been asked for since, and
             # whoever asks holds that lock until the release is recorded
             execute(connection, "SELECT FROM {p}.build WHERE build_id = %s FOR UPDATE", [number])
             if (number,) in execute(connection, _UNNEEDED).fetchall():
-                drop_parts(connection, database, number)
+                drop_parts(connection, number)
                 mark = "UPDATE {p}.build SET dropped_at = now() WHERE build_id = %s"
                 execute(connection, mark, [number])
                 dropped.append(number)
@@ -252,8 +251,7 @@ def _drop_unneeded(database: Database) -> list[int]:
 
 
 def load_trajectories(
-    connection: sa.Connection,
-    database: Database,
+    connection: Connection,
     build: BuildRow,
     part: tuple[int, int] | None = None,
 ) -> Trajectories:
@@ -264,7 +262,7 @@ def load_trajectories(
         [("trajectory_id", "int4"), ("seq", "int4"), ("location_id", "int4"), ("at", "timestamptz")]
     )
     query = select_own(
-        database, "sample", layout.names, part=part or (None, None), build_id=build.build_id
+        connection, "sample", layout.names, part=part or (None, None), build_id=build.build_id
     )
     rows = read_arrays(driver(connection), query, layout)
     owner, seq = rows["trajectory_id"], rows["seq"]
@@ -279,46 +277,41 @@ def load_trajectories(
 
 def load_object_keys(database: Database, build_id: int) -> list[str]:
     """The object of each trajectory of a build, as the source names it: for curators."""
-    query = select_own(database, "trajectory", ["object_key"], "trajectory_id", build_id=build_id)
+    columns = ["object_key"]
     with database.begin() as connection:
+        query = select_own(connection, "trajectory", columns, "trajectory_id", build_id=build_id)
         return [key for (key,) in execute(connection, query)]
 
 
-def load_offsets(connection: sa.Connection, database: Database, build: BuildRow) -> Ints:
+def load_offsets(connection: Connection, build: BuildRow) -> Ints:
     """Where each trajectory's samples begin among all."""
     layout = Layout([("samples", "int4")])
     query = select_own(
-        database, "trajectory", layout.names, "trajectory_id", build_id=build.build_id
+        connection, "trajectory", layout.names, "trajectory_id", build_id=build.build_id
     )
     return offsets_from(read_arrays(driver(connection), query, layout)["samples"])
 
 
-def object_numbers(
-    connection: sa.Connection, database: Database, build: BuildRow
-) -> dict[str, int]:
+def object_numbers(connection: Connection, build: BuildRow) -> dict[str, int]:
     """The trajectory of each object, by its key in the source."""
     columns = ("object_key", "trajectory_id")
-    query = select_own(database, "trajectory", columns, build_id=build.build_id)
+    query = select_own(connection, "trajectory", columns, build_id=build.build_id)
     return dict(execute(connection, query).fetchall())
 
 
-def load_locations(connection: sa.Connection, database: Database, build: BuildRow) -> Locations:
-    """The locations of a build in metres, and in the source's SRID."""
-    layout = Layout([("x_m", "float8"), ("y_m", "float8"), ("geom", "point")])
-    query = select_own(database, "location", layout.names, "location_id", build_id=build.build_id)
+def load_locations(connection: Connection, build: BuildRow) -> tuple[Locations, Ids]:
+    """The locations of a build, in metres and in the source's SRID; how many trajectories visit each.
+
+    That is what the view `trajectory_frequency` shows.
+    """
+    layout = Layout([("x_m", "float8"), ("y_m", "float8"), ("geom", "point"), ("tf", "int4")])
+    query = select_own(connection, "location", layout.names, "location_id", build_id=build.build_id)
     rows = read_arrays(driver(connection), query, layout)
-    return Locations(rows["x_m"], rows["y_m"], *point_coordinates(rows["geom"]))
-
-
-def load_tf(connection: sa.Connection, database: Database, build: BuildRow) -> Ids:
-    """How many trajectories visit each location: what the view `trajectory_frequency` shows."""
-    layout = Layout([("tf", "int4")])
-    query = select_own(database, "location", layout.names, "location_id", build_id=build.build_id)
-    return read_arrays(driver(connection), query, layout)["tf"]
+    return Locations(rows["x_m"], rows["y_m"], *point_coordinates(rows["geom"])), rows["tf"]
 
 
 def samples_by_place(
-    connection: sa.Connection, database: Database, build: BuildRow, begin: datetime, end: datetime
+    connection: Connection, build: BuildRow, begin: datetime, end: datetime
 ) -> Ints:
     """How many samples each location of a build has from one moment to before another."""
     query = (
@@ -346,28 +339,24 @@ LARGE = ("sample", "segment")
 Chunks = tuple[Layout, Iterable[NDArray[Any]]]
 
 
-def _notes(database: Database, build_id: int) -> sql.Identifier:
-    return private_name(database, f"sample_{build_id}_part")
-
-
 def create_large(database: Database, build_id: int) -> int:
     """Empty tables, for all to see; the number of the run that fills them."""
     with database.begin() as connection:
         for part in LARGE:
-            call(connection, database, "create_build_table", build_id, part)
-        return int(call(connection, database, "create_notes", "build", build_id))
+            call(connection, "create_build_table", build_id, part)
+        return int(call(connection, "create_notes", "build", build_id))
 
 
 def write_range(
     database: Database, build_id: int, run: int, number: int, samples: Chunks, segments: Chunks
 ) -> None:
     """Write a range, unless that was done before."""
-    with writing_once(database, _notes(database, build_id), run, number) as raw:
-        if raw is None:
+    with writing_once(database, f"sample_{build_id}_part", run, number) as connection:
+        if connection is None:
             return
         for part, (layout, chunks) in zip(LARGE, (samples, segments), strict=True):
-            relation = private_name(database, f"{part}_{build_id}")
-            write_records(raw, relation, layout.names, chunks)
+            relation = private_name(connection, f"{part}_{build_id}")
+            write_records(driver(connection), relation, layout.names, chunks)
 
 
 def finish_large(database: Database, build_id: int) -> None:
@@ -375,13 +364,13 @@ def finish_large(database: Database, build_id: int) -> None:
 
     def index(part: str) -> None:
         with database.begin() as connection:
-            call(connection, database, "finish_build_table", build_id, part)
+            call(connection, "finish_build_table", build_id, part)
 
     with database.side_by_side(len(LARGE)) as start:
         for part in LARGE:
             start(index, part)
     with database.begin() as connection:
-        call(connection, database, "drop_notes", "build", build_id)
+        call(connection, "drop_notes", "build", build_id)
 
 
 # The grid of a build, as the search reads it: its cells, and the segments of some or all of them.
@@ -393,35 +382,22 @@ def finish_large(database: Database, build_id: int) -> None:
 _BOX = ("x_min", "y_min", "x_max", "y_max")
 
 
-@dataclass(frozen=True)
-class Cells:
-    """All cells of a build's grid, in order of their ids."""
-
-    cell: Ints
-    segments: Ids
-    """How many are filed in the cell itself."""
-    box: Metres
-    """Of the cell's own segments."""
-
-
-def all_cells(connection: sa.Connection, database: Database, build_id: int) -> Cells:
-    """What a search knows of the segments before it reads them."""
+def all_cells(connection: Connection, build_id: int) -> tuple[Ints, Ids, Metres]:
+    """The cells of a build's grid in order, how many segments are filed in each itself, and their box."""
     layout = Layout([("cell_id", "int8"), ("segments", "int4"), *((n, "float8") for n in _BOX)])
-    query = select_own(database, "grid_cell", layout.names, "cell_id", build_id=build_id)
+    query = select_own(connection, "grid_cell", layout.names, "cell_id", build_id=build_id)
     rows = read_arrays(driver(connection), query, layout)
-    return Cells(rows["cell_id"], rows["segments"], np.stack([rows[name] for name in _BOX], axis=1))
+    return rows["cell_id"], rows["segments"], np.stack([rows[name] for name in _BOX], axis=1)
 
 
-def cell_segments(
-    connection: sa.Connection, database: Database, build_id: int, cells: Ints | None
-) -> tuple[Ids, Ids]:
+def cell_segments(connection: Connection, build_id: int, cells: Ints | None) -> tuple[Ids, Ids]:
     """Trajectory and position of the segments filed in these cells, or in all; mostly in filed order."""
     as_written(connection)
     layout = Layout([("trajectory_id", "int4"), ("seq", "int4")])
     wanted = None if cells is None else "{" + ",".join(map(str, cells)) + "}"
     query = sql.SQL("SELECT {} FROM {}({}, {}::bigint[])").format(
         column_list(layout.names),
-        private_name(database, "cell_segments"),
+        private_name(connection, "cell_segments"),
         sql.Literal(build_id),
         sql.Literal(wanted),
     )
@@ -457,7 +433,7 @@ class Window:
         return self.window_begin, self.window_end
 
 
-def find_window(connection: sa.Connection, database: Database, word: str, timezone: str) -> Window:
+def find_window(connection: Connection, word: str, timezone: str) -> Window:
     """The window that a word means now: `2024-05-06`, `yesterday`, ...; raises BadInput."""
     query = "SELECT * FROM {p}.find_window(%s::text, %s::text)"
     (found,) = rows_as(Window, connection, query, [word, timezone])
@@ -467,7 +443,7 @@ def find_window(connection: sa.Connection, database: Database, word: str, timezo
 def ended_window(database: Database, word: str, timezone: str) -> Window:
     """The same, of a window that is over: what is released is closed, and must be whole."""
     with database.begin() as connection:
-        window = find_window(connection, database, word, timezone)
+        window = find_window(connection, word, timezone)
     if not window.ended:
         raise BadInput(
             f"[[window]] {window.time_window} has not ended in {timezone}: a release closes it",
@@ -481,9 +457,7 @@ def window_name(series: str, time_window: str) -> str:
     return f"{series}_{time_window.replace('-', '_')}"
 
 
-def missing_index(
-    connection: sa.Connection, database: Database, source: tuple[str, str], column: str
-) -> str | None:
+def missing_index(connection: Connection, source: tuple[str, str], column: str) -> str | None:
     """The statement that makes an index by which a window can be read alone; None: there is one.
 
     Of a view, any table behind it with a column of that name.

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
-from sqlalchemy import Connection
+from sqlalchemy import Connection as Connection
 
 from freqdp_db import errors
 from freqdp_db.db.rights import ROLES, remedy_for
@@ -76,17 +76,6 @@ def unreachable(text: str) -> ConnectionFailed:
     plain = reason.splitlines()[0].rpartition("failed: ")[2] or reason
     return ConnectionFailed(f"the server refused the connection: {plain}", remedy=remedy)
 
-
-__all__ = [
-    "PINNED_PATH",
-    "Connection",
-    "Database",
-    "connect",
-    "driver",
-    "pinned",
-    "translate",
-    "translated",
-]
 
 # SQLSTATEs that our own functions raise: class QF, one code per error a person can meet.
 _OWN_STATES: dict[str, type[errors.FreqdpError]] = {
@@ -180,7 +169,7 @@ class Database:
         return connection
 
     @contextmanager
-    def begin(self, *, snapshot: bool | str = False) -> Iterator[sa.Connection]:
+    def begin(self, *, snapshot: bool | str = False) -> Iterator[Connection]:
         """One transaction. `snapshot` asks for REPEATABLE READ, READ ONLY; a name, for an exported one."""
         with translated(self), self.engine.connect() as connection:
             if snapshot:
@@ -265,7 +254,7 @@ def pinned(connection: psycopg.Connection[Any]) -> Iterator[psycopg.Connection[A
         yield connection
 
 
-def driver(connection: sa.Connection) -> psycopg.Connection[Any]:
+def driver(connection: Connection) -> psycopg.Connection[Any]:
     """The psycopg connection under a SQLAlchemy one: COPY there is part of its transaction."""
     raw = connection.connection.driver_connection
     assert isinstance(raw, psycopg.Connection)

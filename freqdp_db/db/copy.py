@@ -25,10 +25,10 @@ from psycopg.pq import ExecStatus, Format, TransactionStatus
 from psycopg.pq.abc import PGconn, PGresult
 from psycopg.waiting import Ready, Wait
 
-from freqdp_db.db.connection import Database, driver
-from freqdp_db.db.statements import column_list
+from freqdp_db.db.connection import Connection, Database, driver
+from freqdp_db.db.statements import column_list, private_name
 from freqdp_db.errors import BadData
-from freqdp_db.model.arrays import Ids, Ints, Metres, offsets_from, within
+from freqdp_db.model.arrays import Ints, Metres, offsets_from
 from freqdp_db.model.edits import MM_PER_M, EditRuns, Operation
 
 ColumnType: TypeAlias = str
@@ -104,7 +104,7 @@ class Layout:
 
 
 POINTS = Layout(
-    [("trajectory_id", "int8"), ("seq", "int4"), ("at", "timestamptz"), ("geom", "point")]
+    [("trajectory_id", "int8"), ("seq", "int4"), ("sampled_at", "timestamptz"), ("geom", "point")]
 )
 """Rows of released samples."""
 AREAS = Layout([*POINTS.columns, ("area", "box"), ("during", "tstzrange")])
@@ -359,7 +359,6 @@ _OIDS = {"int4": 23, "int8": 20, "float8": 701}
 _LINE_HEAD = np.dtype(
     [("size", ">i4"), ("order", "u1"), ("type", "<u4"), ("srid", "<u4"), ("points", "<u4")]
 )
-_VERTEX = np.dtype([("x", "<f8"), ("y", "<f8"), ("m", "<f8")])
 
 Piece = tuple[NDArray[Any], Ints]
 """Records of all rows, one row after the other, and how many of them each row has."""
@@ -506,28 +505,23 @@ def decode_runs(
 
 
 def encode_lines(
-    ids: Ints,
-    days: Ints,
-    first: Ints,
-    count: Ints,
-    location: Ids,
-    x: Metres,
-    y: Metres,
-    at: Ints,
-    srid: int,
+    rows: NDArray[Any], count: Ints, x: Metres, y: Metres, srid: int, at: Ints | None = None
 ) -> NDArray[np.uint8]:
-    """Rows (trajectory_id, day, LineStringM): M is the time in epoch seconds."""
-    rows = Layout([("id", "int8"), ("day", "int4")]).pack(id=ids, day=days)
-    rows["_count"] += 1  # the line
-    lines = np.empty(len(ids), _LINE_HEAD)
-    lines["size"] = _LINE_HEAD.itemsize - 4 + count * _VERTEX.itemsize
-    lines["order"], lines["type"], lines["srid"], lines["points"] = 1, 0x60000002, srid, count
-    offsets = offsets_from(count)
-    sample = within(offsets) + np.repeat(first, count)
-    vertices = np.empty(len(sample), _VERTEX)
-    place = location[sample]
-    vertices["x"], vertices["y"] = x[place], y[place]
-    vertices["m"] = (at[sample] + POSTGRES_EPOCH_US) / 1e6
+    """Rows with a line as one more column.
+
+    rows: packed by their layout. count: the vertices of each line. at: the times of the vertices; then M is
+    the time in epoch seconds.
+    """
+    rows["_count"] += 1
+    axes = ("x", "y") if at is None else ("x", "y", "m")
+    vertices = np.empty(len(x), [(axis, "<f8") for axis in axes])
+    vertices["x"], vertices["y"] = x, y
+    if at is not None:
+        vertices["m"] = (at + POSTGRES_EPOCH_US) / 1e6
+    lines = np.empty(len(rows), _LINE_HEAD)
+    lines["size"] = _LINE_HEAD.itemsize - 4 + count * vertices.itemsize
+    lines["order"], lines["srid"], lines["points"] = 1, srid, count
+    lines["type"] = 0x20000002 if at is None else 0x60000002
     one = np.ones_like(count)
     return join_pieces((rows, one), (lines, one), (vertices, count))
 
@@ -568,11 +562,11 @@ def encode_columns(
 
 @contextmanager
 def writing_once(
-    database: Database, notes: sql.Identifier, run: int, part: int
-) -> Iterator[psycopg.Connection[Any] | None]:
-    """A transaction to write a part in; None: that was done before."""
+    database: Database, notes: str, run: int, part: int
+) -> Iterator[Connection | None]:
+    """A transaction to write a part in; None: that was done before. notes: the table of them."""
+    insert = sql.SQL("INSERT INTO {} VALUES (%s, %s) ON CONFLICT DO NOTHING RETURNING part")
     with database.begin() as connection:
-        raw = driver(connection)
-        insert = sql.SQL("INSERT INTO {} VALUES (%s, %s) ON CONFLICT DO NOTHING RETURNING part")
-        mine = raw.execute(insert.format(notes), [part, run]).fetchone()
-        yield None if mine is None else raw
+        noted = insert.format(private_name(connection, notes))
+        mine = driver(connection).execute(noted, [part, run]).fetchone()
+        yield None if mine is None else connection

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, LiteralString
+from typing import Any, LiteralString, TypeAlias
 
 import sqlalchemy as sa
 from psycopg import errors as driver_errors
@@ -71,47 +70,15 @@ _READERS = (
 """Whom a relation is granted to; no name: to everybody."""
 
 
-@dataclass(frozen=True)
-class CatalogEntry:
-    """A row of the catalogue."""
-
-    row: dict[str, Any]
-
-    @property
-    def name(self) -> str:
-        return str(self.row["name"])
-
-    @property
-    def dataset(self) -> str:
-        return str(self.row["dataset"])
-
-    @property
-    def series(self) -> str | None:
-        """The series that it belongs to."""
-        found: str | None = self.row["series"]
-        return found
-
-    @property
-    def relations(self) -> list[str]:
-        """The names of its tables and views."""
-        return list(self.row["relations"])
-
-    @property
-    def identity(self) -> tuple[Any, ...]:
-        """Tells a release from another one that has had the same name."""
-        return tuple(
-            self.row[c] for c in ("name", "version", "published_at", "ledger_head", "rows")
-        )
+Entry: TypeAlias = sa.Row[Any]
+"""A row of the catalogue."""
 
 
-def entries(connection: Connection, database: Database, *, granted: bool) -> list[CatalogEntry]:
-    """The catalogue, oldest first; granted: only what analysts may read."""
-    catalog = table(database, "catalog", released=True)
-    wanted = catalog.c.granted if granted else sa.true()
-    rows = connection.execute(
-        sa.select(catalog).where(wanted).order_by(catalog.c.published_at, catalog.c.name)
-    )
-    return [CatalogEntry(dict(row._mapping)) for row in rows]
+def entries(connection: Connection) -> Sequence[Entry]:
+    """The catalogue, oldest first."""
+    catalog = table(connection, "catalog", released=True)
+    oldest = sa.select(catalog).order_by(catalog.c.published_at, catalog.c.name)
+    return connection.execute(oldest).all()
 
 
 class _Target:
@@ -221,29 +188,27 @@ class _Target:
 
     # Series.
 
-    def join_series(self, source: Connection, entry: CatalogEntry) -> None:
+    def join_series(self, source: Connection, entry: Entry) -> None:
         """Attach the tables of a window to those of its series, which are made with the first one."""
-        named = entry.series
-        assert named is not None
         for relation in entry.relations:
             bound = ask_of(source, _BOUND, (self.schema, relation)).scalar()
             if bound is None:
                 continue
-            parent = named + relation.removeprefix(entry.name)
+            parent = entry.series + relation.removeprefix(entry.name)
             if not self.has(parent):
-                key = column_list(key_of(source, (self.schema, parent)))
                 self.run(
-                    "CREATE TABLE {} (LIKE {}) PARTITION BY LIST (window_start)", parent, relation
+                    "CREATE TABLE {} (LIKE {} INCLUDING INDEXES) PARTITION BY LIST (window_start)",
+                    parent,
+                    relation,
                 )
-                self.run("ALTER TABLE {} ADD PRIMARY KEY ({})", parent, key)
                 self.comment_as(source, parent)
                 self.grant(parent)
             self.run("ALTER TABLE {} ATTACH PARTITION {} {}", parent, relation, _written(bound))
-        series = table(self.database, "series", released=True)
-        known = sa.select(series).where(series.c.name == named)
+        series = table(self.connection, "series", released=True)
+        known = sa.select(series).where(series.c.name == entry.series)
         if self.connection.execute(known).first() is None:
-            row = dict(source.execute(known).one()._mapping)
-            self.connection.execute(sa.insert(series).values(**row))
+            row = source.execute(known).one()
+            self.connection.execute(sa.insert(series).values(row._asdict()))
 
     def leave_series(self, relation: str, *, detach: bool = True) -> None:
         """Detach a table from its series; or take the series from its readers until that can be done."""
@@ -260,7 +225,7 @@ class _Target:
 
     def show_newest(self, dataset: str, series: str | None) -> None:
         """The views over the newest release of a dataset or a series that the catalogue there has."""
-        catalog = table(self.database, "catalog", released=True)
+        catalog = table(self.connection, "catalog", released=True)
         found = self.connection.execute(
             sa.select(catalog.c.name, catalog.c.version, catalog.c.relations)
             .where(
@@ -271,7 +236,7 @@ class _Target:
             .order_by(catalog.c.version.desc())
         ).first()
         newest = None if found is None else (found.name, found.version)
-        if is_shown(self.connection, self.database, dataset, series, newest):
+        if is_shown(self.connection, dataset, series, newest):
             return
         for part, view in current_names(dataset, series).items():
             if found is None or newest is None or found.name + part not in found.relations:
@@ -385,7 +350,7 @@ def alone(target: Database) -> Iterator[None]:
         yield
 
 
-def copy_release(source: Connection, target: Database, entry: CatalogEntry) -> None:
+def copy_release(source: Connection, target: Database, entry: Entry) -> None:
     """Copy a release that is not there yet: in one transaction, its rows in the order of their keys."""
     with _opened(target) as there:
         schema = there.schema
@@ -406,10 +371,10 @@ def copy_release(source: Connection, target: Database, entry: CatalogEntry) -> N
                 there.run("CREATE VIEW {} AS {}", relation, _written(query))
                 there.comment_as(source, relation)
             there.grant(relation)
-        if entry.series is not None and entry.row["time_window"] is not None:
+        if entry.series is not None and entry.time_window is not None:
             there.join_series(source, entry)
-        catalog = table(target, "catalog", released=True)
-        there.connection.execute(sa.insert(catalog).values(**entry.row))
+        catalog = table(there.connection, "catalog", released=True)
+        there.connection.execute(sa.insert(catalog).values(entry._asdict()))
 
 
 def _require_srid(connection: Connection, srid: int) -> None:
@@ -425,18 +390,19 @@ def _require_srid(connection: Connection, srid: int) -> None:
         )
 
 
-def update_entry(target: Database, entry: CatalogEntry) -> None:
+def update_entry(target: Database, entry: Entry) -> None:
     """What the catalogue says of a release that is there."""
-    catalog = table(target, "catalog", released=True)
-    changed = sa.update(catalog).where(catalog.c.name == entry.name).values(**entry.row)
     with target.begin() as connection:
+        catalog = table(connection, "catalog", released=True)
+        changed = sa.update(catalog).where(catalog.c.name == entry.name).values(entry._asdict())
         connection.execute(changed)
 
 
-def take_back(target: Database, entry: CatalogEntry) -> None:
+def take_back(target: Database, entry: Entry) -> None:
     """Let nobody read a copy any more, and take it from the catalogue there."""
-    catalog, whose = table(target, "catalog", released=True), (entry.dataset, entry.series)
+    whose = entry.dataset, entry.series
     with _opened(target) as there:
+        catalog = table(there.connection, "catalog", released=True)
         limit_waiting(there.connection, LOCK_TIMEOUT)
         there.connection.execute(sa.delete(catalog).where(catalog.c.name == entry.name))
         for relation in entry.relations:

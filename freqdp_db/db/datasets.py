@@ -10,11 +10,11 @@ from typing import Any, LiteralString
 import psycopg
 import sqlalchemy as sa
 
-from freqdp_db.db.connection import Database
+from freqdp_db.db.connection import Connection, Database
 from freqdp_db.db.ledger import Claimed, claim_account, declare_unit
 from freqdp_db.db.names import did_you_mean, format_name, format_relation
 from freqdp_db.db.source import Mapping, choosing, untraced
-from freqdp_db.db.statements import execute, rows_as
+from freqdp_db.db.statements import execute, private_schema, release_schema, rows_as
 from freqdp_db.db.tables import Names, metadata_for
 from freqdp_db.errors import AlreadyExists, NotFound, Remark
 from freqdp_db.privacy.guarantee import ProtectedUnit
@@ -73,9 +73,9 @@ class DatasetRow:
         return self.current_build
 
 
-def table(database: Database, name: str, *, released: bool = False) -> sa.Table:
+def table(connection: Connection, name: str, *, released: bool = False) -> sa.Table:
     """A table of ours by name."""
-    names = Names.of(database.settings)
+    names = Names(private_schema(connection), release_schema(connection))
     schema = names.release_schema if released else names.schema
     return metadata_for(names).tables[f"{schema}.{name}"]
 
@@ -148,11 +148,11 @@ def insert_dataset(
     unit: what guarantees for its persons are for, if it is said. facts: further columns of the table, by
     name.
     """
-    datasets = table(database, "dataset")
     with database.begin() as connection:
-        claimed = claim_account(connection, database, source, mapping, persons, budget)
+        datasets = table(connection, "dataset")
+        claimed = claim_account(connection, source, mapping, persons, budget)
         if unit is not None:
-            declare_unit(connection, database, claimed.account, unit, mapping.timezone)
+            declare_unit(connection, claimed.account, unit, mapping.timezone)
         try:
             dataset_id = connection.execute(
                 sa.insert(datasets)
@@ -186,7 +186,7 @@ def untraced_sources(database: Database, dataset: DatasetRow) -> list[str]:
     )
     columns = [mapping.object, mapping.time, mapping.geom, mapping.lon, mapping.lat]
     with database.begin() as connection:
-        nowhere = untraced(connection, database, *source)
+        nowhere = untraced(connection, *source)
         alike = execute(connection, query, [dataset.account_id, *source, *columns]).fetchall()
     return [
         *(
@@ -207,7 +207,6 @@ def choosing_warnings(database: Database, dataset: DatasetRow) -> list[Remark]:
     with database.begin() as connection:
         found = choosing(
             connection,
-            database,
             dataset.source_schema,
             dataset.source_relation,
             dataset.mapping.filter,
@@ -223,8 +222,8 @@ def choosing_warnings(database: Database, dataset: DatasetRow) -> list[Remark]:
 
 def change_dataset(database: Database, dataset_id: int, **values: Any) -> None:
     """Set columns of a dataset's record, by name."""
-    datasets = table(database, "dataset")
     with database.begin() as connection:
+        datasets = table(connection, "dataset")
         connection.execute(
             sa.update(datasets).where(datasets.c.dataset_id == dataset_id).values(**values)
         )

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from psycopg import sql
 
-from freqdp_db.db.connection import Connection, Database, driver
+from freqdp_db.db.connection import Connection, driver
 from freqdp_db.db.copy import (
     RUN_COLUMNS,
     ArrayDumper,
@@ -58,7 +58,7 @@ _CHUNK = 1 << 20
 
 
 def save_columns(
-    connection: Connection, database: Database, release_id: int, step: int, part: Part, columns: Any
+    connection: Connection, release_id: int, step: int, part: Part, columns: Any
 ) -> None:
     """Keep a draw or a log, inside the caller's transaction."""
     raw = driver(connection)
@@ -66,7 +66,7 @@ def save_columns(
         # those of workers come one range after the other: they are never here all at once
         write_records(
             raw,
-            private_name(database, "edit_run"),
+            private_name(connection, "edit_run"),
             ["release_id", "step", "operation", *RUN_COLUMNS],
             (
                 rows
@@ -83,7 +83,7 @@ def save_columns(
             zip(own.names, (getattr(columns, f.name) for f in fields(columns)), strict=True)
         )
         packed = layout.pack(release_id=release_id, step=step, **values)
-        write_records(raw, private_name(database, name), layout.names, [packed])
+        write_records(raw, private_name(connection, name), layout.names, [packed])
         return
     statement = (
         "INSERT INTO {p}.step_column (release_id, step, part, name, chunk, dtype, whole, number) "
@@ -103,14 +103,12 @@ def save_columns(
             execute(connection, statement, [*about, *kept])
 
 
-def load_columns(
-    connection: Connection, database: Database, release_id: int, step: int, part: Part, kind: type
-) -> Any:
+def load_columns(connection: Connection, release_id: int, step: int, part: Part, kind: type) -> Any:
     """A draw or a log of this kind, as it was kept; the log of edits: see `load_edits`."""
     raw = driver(connection)
     if kind in _TARGETS:
         name, layout, order = _TARGETS[kind]
-        query = select_own(database, name, layout.names, *order, release_id=release_id, step=step)
+        query = select_own(connection, name, layout.names, *order, release_id=release_id, step=step)
         found = read_arrays(raw, query, layout)
         return kind(*(found[column] for column in layout.names))
     parts: dict[str, list[Any]] = {}
@@ -118,7 +116,7 @@ def load_columns(
         sql.SQL(
             "SELECT name, dtype, whole, number FROM {} WHERE release_id = %s AND step = %s AND part = %s "
             "ORDER BY name, chunk"
-        ).format(private_name(database, "step_column")),
+        ).format(private_name(connection, "step_column")),
         [release_id, step, part],
         binary=True,
     )
@@ -139,7 +137,6 @@ def load_columns(
 
 def load_edits(
     connection: Connection,
-    database: Database,
     release_id: int,
     step: int,
     part: tuple[int | None, int | None] = (None, None),
@@ -148,7 +145,7 @@ def load_edits(
 
     def runs(operation: Operation) -> EditRuns:
         kept = select_own(
-            database, "edit_run", RUN_COLUMNS, part=part,
+            connection, "edit_run", RUN_COLUMNS, part=part,
             release_id=release_id, step=step, operation=operation,
         )  # fmt: skip
         return read_runs(driver(connection), kept, operation)

@@ -109,7 +109,6 @@ class JobView:
 
 def request_release(
     connection: Connection,
-    database: Database,
     dataset: str,
     document: dict[str, Any],
     schedule_id: int | None = None,
@@ -117,7 +116,7 @@ def request_release(
     """Ask, or be refused, as anybody does in SQL."""
     options = {k: v for k, v in document.items() if k != "method"}
     asked = (dataset, document["method"], None, Jsonb(options, as_json))
-    job_id = int(call(connection, database, "request_release", *asked))
+    job_id = int(call(connection, "request_release", *asked))
     if schedule_id is not None:
         query = "UPDATE {p}.job_queue SET schedule_id = %s WHERE job_id = %s"
         execute(connection, query, [schedule_id, job_id])
@@ -151,9 +150,7 @@ def seconds_to_next(database: Database) -> float | None:
     return None if seconds is None else max(0.0, float(seconds))
 
 
-def record_release(
-    connection: Connection, database: Database, job: JobRow, release_id: int
-) -> None:
+def record_release(connection: Connection, job: JobRow, release_id: int) -> None:
     """In the transaction that books the spend: one release a job, whoever carries it to its end."""
     if _change(connection, "release_id = %(release)s", job.holding(release=release_id)) != 1:
         raise Busy(
@@ -223,7 +220,7 @@ def _leave(database: Database, change: LiteralString, values: dict[str, Any]) ->
         if _change(connection, "lease_until = NULL, " + change, values) != 1:
             return False
         execute(connection, "DELETE FROM {p}.job_progress WHERE job_id = %(job)s", values)
-        call(connection, database, "wake_workers")
+        call(connection, "wake_workers")
     return True
 
 

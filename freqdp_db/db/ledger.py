@@ -166,20 +166,18 @@ def entries(database: Database, account_id: int) -> list[Entry]:
 def require_booked(database: Database, release_id: int) -> None:
     """Refuse a release whose entry in the ledger is not what its record costs."""
     with database.begin() as connection:
-        call(connection, database, "require_booked", release_id)
+        call(connection, "require_booked", release_id)
 
 
-def grant_budget(
-    connection: Connection, database: Database, account_id: int, amount: Decimal, reason: str
-) -> None:
+def grant_budget(connection: Connection, account_id: int, amount: Decimal, reason: str) -> None:
     """Raise a budget: an entry, with who and why."""
-    call(connection, database, "grant_budget", account_id, amount, reason)
+    call(connection, "grant_budget", account_id, amount, reason)
 
 
 def rho_of(database: Database, epsilon: Decimal, delta: Decimal) -> Decimal:
     """The rho that stands for (epsilon, delta), as the ledger for objects books it."""
     with database.begin() as connection:
-        return Decimal(call(connection, database, "rho_of", epsilon, delta))
+        return Decimal(call(connection, "rho_of", epsilon, delta))
 
 
 def chain_faults(database: Database) -> list[dict[str, Any]]:
@@ -279,7 +277,6 @@ class Claimed:
 
 def claim_account(
     connection: Connection,
-    database: Database,
     source: tuple[str, str],
     mapping: Mapping,
     persons: str | None,
@@ -294,13 +291,11 @@ def claim_account(
     (claimed,) = rows_as(Claimed, connection, query, [*source, mapping.object, persons])
     if claimed.is_new:
         reason = "; ".join(["opening budget", *claimed.notes])
-        grant_budget(connection, database, claimed.account, budget, reason)
+        grant_budget(connection, claimed.account, budget, reason)
     return claimed
 
 
-def open_account(
-    connection: Connection, database: Database, account_id: int, unit: str
-) -> tuple[int, bool]:
+def open_account(connection: Connection, account_id: int, unit: str) -> tuple[int, bool]:
     """The account for a unit of the population that an account belongs to; made if there is none.
 
     True: it is new. Who opens it at the same moment waits for the commit, and is told that it is not.
@@ -310,24 +305,25 @@ def open_account(
     return opened, is_new
 
 
-def declare_unit(
-    connection: Connection, database: Database, account_id: int, unit: str, timezone: str
-) -> None:
+def declare_unit(connection: Connection, account_id: int, unit: str, timezone: str) -> None:
     """Say what guarantees for the persons of an account's population are for; said once."""
-    call(connection, database, "declare_unit", account_id, unit, timezone)
+    call(connection, "declare_unit", account_id, unit, timezone)
 
 
 def name_population(database: Database, dataset_id: int, persons: str) -> bool:
     """Call a dataset's population so. True: there was one of that name, and the two became one."""
     with database.begin() as connection:
-        return bool(call(connection, database, "name_population", dataset_id, persons))
+        return bool(call(connection, "name_population", dataset_id, persons))
 
 
-def require_traced(
-    connection: Connection, database: Database, dataset_id: int, build_id: int | None = None
-) -> None:
+def require_traced(connection: Connection, dataset_id: int, build_id: int | None = None) -> None:
     """Refuse a source, or a build of it, whose rows are counted on another budget than the dataset's."""
-    call(connection, database, "trace_source", dataset_id, build_id)
+    call(connection, "trace_source", dataset_id, build_id)
+
+
+def require_unit(connection: Connection, dataset_id: int, build_id: int) -> None:
+    """Refuse a build whose releases for persons would be for another unit than its budget counts."""
+    call(connection, "require_unit", dataset_id, build_id)
 
 
 def accounts_of_same_rows(connection: Connection, account_id: int) -> list[int]:

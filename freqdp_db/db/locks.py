@@ -13,10 +13,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 
-import sqlalchemy as sa
 from psycopg import sql
 
-from freqdp_db.db.connection import Database
+from freqdp_db.db.connection import Connection, Database
 from freqdp_db.db.statements import execute
 from freqdp_db.errors import Busy
 
@@ -58,13 +57,13 @@ def hold(
         time.sleep(_SECONDS_BETWEEN)
 
 
-def is_free(connection: sa.Connection, database: Database, kind: str, number: int) -> bool:
+def is_free(connection: Connection, kind: str, number: int) -> bool:
     """Take the lock until the end of this transaction, if nobody holds it."""
     execute(connection, _MAKE, [kind, number])
     return execute(connection, _TRY, [kind, number]).fetchone() is not None
 
 
-def wait_for(connection: sa.Connection, database: Database, kind: str, number: int = 0) -> None:
+def wait_for(connection: Connection, kind: str, number: int = 0) -> None:
     """Take the lock until the end of this transaction, after whoever has it."""
     execute(connection, _MAKE, [kind, number])
     execute(connection, _TAKE, [kind, number])
@@ -78,7 +77,7 @@ def _named(*holder: object) -> str:
     return f"process {pid} ({', '.join(str(k) for k in known if k)})"
 
 
-def limit_waiting(connection: sa.Connection, longest: str) -> None:
+def limit_waiting(connection: Connection, longest: str) -> None:
     """In this transaction, rather fail than wait longer for a lock: whoever waits holds others up."""
     execute(connection, "SET LOCAL lock_timeout = {longest}", longest=sql.Literal(longest))
 

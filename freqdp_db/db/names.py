@@ -74,11 +74,6 @@ def literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def identifier(relation: tuple[str, str]) -> sql.Identifier:
-    """The relation for a statement."""
-    return sql.Identifier(*relation)
-
-
 def _fold(name: str) -> str:
     # Only ASCII letters: what the server does with others depends on its encoding.
     return "".join(c.lower() if c.isascii() else c for c in name)

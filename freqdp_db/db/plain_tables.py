@@ -11,11 +11,10 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 import psycopg
-import sqlalchemy as sa
 from numpy.typing import NDArray
 from psycopg import sql
 
-from freqdp_db.db.connection import driver
+from freqdp_db.db.connection import Connection, driver
 from freqdp_db.db.copy import (
     POSTGRES_EPOCH_US,
     WIRE,
@@ -27,15 +26,19 @@ from freqdp_db.db.copy import (
 from freqdp_db.db.names import (
     format_relation,
     geometry_type,
-    identifier,
     postgis_schema,
     with_postgis,
 )
 from freqdp_db.db.source import columns_of, definition_of, is_table, relation_exists
 from freqdp_db.db.source_maps import select_roads
-from freqdp_db.db.statements import column_list, comment_on, one_value
+from freqdp_db.db.statements import (
+    column_list,
+    comment_on,
+    one_value,
+    private_schema,
+    release_schema,
+)
 from freqdp_db.errors import AlreadyExists, BadInput, FreqdpError
-from freqdp_db.settings import Settings
 
 T = TypeVar("T")
 Mode = Literal["create", "replace", "append"]
@@ -72,8 +75,7 @@ class PlainTable:
 
 
 def load_table(
-    connection: sa.Connection,
-    settings: Settings,
+    connection: Connection,
     table: PlainTable,
     mode: Mode,
     chunks: Iterable[Chunk],
@@ -92,9 +94,9 @@ def load_table(
             if on_rows is not None:
                 on_rows(count)
 
-    with _filling(connection, settings, table, mode) as place:
+    with _filling(connection, table, mode) as place:
         names = [c.name for c in table.columns]
-        write_records(driver(connection), identifier(place), names, encoded())
+        write_records(driver(connection), sql.Identifier(*place), names, encoded())
     return rows
 
 
@@ -156,18 +158,16 @@ def _line(points: NDArray[np.float64], srid: int) -> bytes:
 
 
 @contextmanager
-def _filling(
-    connection: sa.Connection, settings: Settings, table: PlainTable, mode: Mode
-) -> Iterator[tuple[str, str]]:
+def _filling(connection: Connection, table: PlainTable, mode: Mode) -> Iterator[tuple[str, str]]:
     """Yield the relation to fill. On leaving it gets its name, comments, key and statistics.
 
     A table that is replaced stays readable while its successor fills: the old one is dropped and
     the new one renamed only at the end, so the exclusive lock is short.
     """
     raw = driver(connection)
-    exists = check_target(connection, settings, table, mode)
+    exists = check_target(connection, table, mode)
     definition_of(connection, table.srid, "[[srid]]")
-    target, place = identifier(table.relation), table.relation
+    target, place = sql.Identifier(*table.relation), table.relation
     adding = mode == "append" and exists
     if adding:
         _check_columns(connection, table)
@@ -185,18 +185,17 @@ def _filling(
                 remedy="drop those first, or load into another name",
             ) from None
         name = sql.Identifier(table.relation[1])
-        raw.execute(sql.SQL("ALTER TABLE {} RENAME TO {}").format(identifier(place), name))
+        raw.execute(sql.SQL("ALTER TABLE {} RENAME TO {}").format(sql.Identifier(*place), name))
     if not adding:
         _describe(connection, table)
     raw.execute(sql.SQL("ANALYZE {}").format(target))
 
 
-def check_target(
-    connection: sa.Connection, settings: Settings, table: PlainTable, mode: Mode
-) -> bool:
+def check_target(connection: Connection, table: PlainTable, mode: Mode) -> bool:
     """Whether the table is there; refuses what must not be written to. Cheap: call it first."""
     schema = table.relation[0]
-    if schema in (settings.schema, settings.release_schema) or schema == "information_schema":
+    ours = private_schema(connection), release_schema(connection)
+    if schema in (*ours, "information_schema"):
         raise BadInput(
             f"{table.label} lies in a schema that is not for loading",
             remedy="load into a schema of your own",
@@ -215,7 +214,7 @@ def check_target(
     return True
 
 
-def _create(connection: sa.Connection, place: tuple[str, str], table: PlainTable) -> None:
+def _create(connection: Connection, place: tuple[str, str], table: PlainTable) -> None:
     raw, gis = driver(connection), postgis_schema(connection)
     known = raw.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", [place[0]]).fetchone()
     # IF NOT EXISTS asks for the right to create a schema even where it exists
@@ -231,14 +230,14 @@ def _create(connection: sa.Connection, place: tuple[str, str], table: PlainTable
         for c in table.columns
     )
     try:
-        raw.execute(sql.SQL("CREATE TABLE {} ({})").format(identifier(place), columns))
+        raw.execute(sql.SQL("CREATE TABLE {} ({})").format(sql.Identifier(*place), columns))
     except psycopg.errors.DuplicateTable:
         raise AlreadyExists(f"somebody else just made the table {table.label}") from None
 
 
-def _describe(connection: sa.Connection, table: PlainTable) -> None:
+def _describe(connection: Connection, table: PlainTable) -> None:
     """The key, spatial indexes and comments of a table."""
-    raw, target = driver(connection), identifier(table.relation)
+    raw, target = driver(connection), sql.Identifier(*table.relation)
     if table.key is not None:
         key = sql.Identifier(table.key)
         raw.execute(sql.SQL("ALTER TABLE {} ADD PRIMARY KEY ({})").format(target, key))
@@ -252,7 +251,7 @@ def _describe(connection: sa.Connection, table: PlainTable) -> None:
         )
 
 
-def _check_columns(connection: sa.Connection, table: PlainTable) -> None:
+def _check_columns(connection: Connection, table: PlainTable) -> None:
     """Rows can be added only to a table that has our columns, in our types."""
     found = columns_of(connection, table.relation)
     for column in table.columns:
@@ -297,8 +296,7 @@ def anchors_table(relation: tuple[str, str], roads: tuple[str, str]) -> PlainTab
 
 
 def copy_roads(
-    connection: sa.Connection,
-    settings: Settings,
+    connection: Connection,
     table: PlainTable,
     mode: Mode,
     origin: tuple[str, str],
@@ -307,17 +305,16 @@ def copy_roads(
     """Fill a roads table from an edge table; returns rows taken and rows that are no line."""
     roads = select_roads(connection, origin, table.srid, mapping)
     names = column_list(column.name for column in table.columns)
-    with _filling(connection, settings, table, mode) as place:
-        there = sql.SQL("SELECT count(*) FROM {}").format(identifier(origin))
+    with _filling(connection, table, mode) as place:
+        there = sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(*origin))
         rows = int(one_value(connection, there))
         insert = sql.SQL("INSERT INTO {} ({n}) SELECT {n} FROM ({}) r ORDER BY id")
-        taken = driver(connection).execute(insert.format(identifier(place), roads, n=names))
+        taken = driver(connection).execute(insert.format(sql.Identifier(*place), roads, n=names))
     return taken.rowcount, rows - taken.rowcount
 
 
 def make_anchors(
-    connection: sa.Connection,
-    settings: Settings,
+    connection: Connection,
     table: PlainTable,
     mode: Mode,
     roads: tuple[str, str],
@@ -325,8 +322,8 @@ def make_anchors(
 ) -> int:
     """Fill a table of junctions from a roads table, and points every so many metres between."""
     raw, gis = driver(connection), postgis_schema(connection)
-    with _filling(connection, settings, table, mode) as place:
-        names = {"place": identifier(place), "roads": identifier(roads)}
+    with _filling(connection, table, mode) as place:
+        names = {"place": sql.Identifier(*place), "roads": sql.Identifier(*roads)}
         junctions = with_postgis(
             gis,
             "INSERT INTO {place} (id, geom) SELECT DISTINCT ON (id) id, geom FROM ("

@@ -50,6 +50,7 @@ from freqdp_db.db.statements import (
     in_range,
     one_value,
     private_name,
+    release_schema,
     rows_as,
 )
 from freqdp_db.errors import (
@@ -140,7 +141,7 @@ def check_release(database: Database, name: str) -> list[Check]:
     """The checks of a published release that the server makes by itself."""
     with database.begin(snapshot=True) as connection:
         query = sql.SQL("SELECT * FROM {}(%s::text)").format(
-            private_name(database, "check_release")
+            private_name(connection, "check_release")
         )
         return rows_as(Check, connection, query, [name])
 
@@ -173,7 +174,8 @@ def digest_of(
     require_there(connection, relation)
     as_written(connection)
     query: sql.Composable = sql.SQL("SELECT {} FROM {}").format(
-        column_list(columns), sql.Identifier(*relation)
+        column_list([_stored_name(connection, relation, name) for name in columns]),
+        sql.Identifier(*relation),
     )
     if limits := in_range("trajectory_id", ids):
         query += sql.SQL(" WHERE ") + sql.SQL(" AND ").join(limits)
@@ -186,6 +188,13 @@ def digest_of(
     counted: list[int] = []
     found = Hashed(copy_bytes(driver(connection), query, counted.append)).digest()
     return counted[0], found
+
+
+def _stored_name(connection: Connection, relation: tuple[str, str], column: str) -> str:
+    """What a column of a release is called in its table: in those of 0.3.0, `sampled_at` is `at`."""
+    if column == "sampled_at" and column not in columns_of(connection, relation):
+        return "at"
+    return column
 
 
 class Hashed:
@@ -252,26 +261,26 @@ class Extent:
 
 def read_catalog(database: Database) -> list[dict[str, Any]]:
     """The rows of the catalogue, oldest first."""
-    catalog = table(database, "catalog", released=True)
     with database.begin() as connection:
+        catalog = table(connection, "catalog", released=True)
         rows = connection.execute(sa.select(catalog).order_by(catalog.c.published_at))
         return [dict(row._mapping) for row in rows]
 
 
 def is_series(database: Database, name: str) -> bool:
     """Whether a series is called so."""
-    series = table(database, "series", released=True)
     with database.begin() as connection:
+        series = table(connection, "series", released=True)
         found = connection.execute(sa.select(series.c.name).where(series.c.name == name))
         return found.first() is not None
 
 
-def catalog_row(connection: Connection, database: Database, name: str) -> dict[str, Any]:
+def catalog_row(connection: Connection, name: str) -> dict[str, Any]:
     """What the catalogue says of a release; of a series, what it says of its newest window and of all.
 
     Its rows are those of all windows, and `time_window` is from the first to the last of them.
     """
-    catalog = table(database, "catalog", released=True)
+    catalog = table(connection, "catalog", released=True)
     row = connection.execute(sa.select(catalog).where(catalog.c.name == name)).first()
     if row is not None:
         return dict(row._mapping)
@@ -289,7 +298,7 @@ def catalog_row(connection: Connection, database: Database, name: str) -> dict[s
             f"the catalogue has no release {name!r}",
             remedy=did_you_mean(name, list(names)) + "`freqdp release list` shows what there is",
         )
-    series = table(database, "series", released=True)
+    series = table(connection, "series", released=True)
     relations = connection.execute(
         sa.select(series.c.relations).where(series.c.name == name)
     ).scalar_one()
@@ -308,16 +317,14 @@ _ROWS = 10_000
 class ReleaseReader:
     """Reads one release inside one snapshot, in its own SRID or in another one."""
 
-    def __init__(
-        self, connection: Connection, database: Database, name: str, srid: int | None = None
-    ) -> None:
-        schema = database.settings.release_schema
+    def __init__(self, connection: Connection, name: str, srid: int | None = None) -> None:
+        schema = release_schema(connection)
         self._connection = connection
         self._postgis = postgis_schema(connection)
         self._schema = schema
         self._points = sql.Identifier(schema, name)
         self._lines = sql.Identifier(schema, f"{name}_line")
-        self.catalog = catalog_row(connection, database, name)
+        self.catalog = catalog_row(connection, name)
         relations: list[str] = self.catalog["relations"]
         for relation in relations:
             require_there(connection, (schema, relation))
@@ -325,11 +332,22 @@ class ReleaseReader:
         self.views = [r for r in relations if r not in self.tables]
         # of a series, an id is one window's
         self.has_trajectories = f"{name}_line" in relations and self.catalog["series"] != name
+        self.trips = self._filled(f"{name}_trip")
+        """The table of trips, if there are any. Releases of 0.3.0 have a view, which computes them."""
         self.has_areas = "area" in columns_of(connection, (schema, relations[0]))
+        self._time = sql.Identifier(_stored_name(connection, (schema, relations[0]), "sampled_at"))
         own = max(srid_of(connection, (schema, table)) for table in self.tables)
         self.srid = own if srid is None else srid
         """0: it has no geometries."""
         self._moved = self.srid != own
+
+    def _filled(self, relation: str) -> str | None:
+        """The name of a table if it is one and has rows."""
+        query = sql.SQL("SELECT EXISTS (SELECT FROM {})").format(
+            sql.Identifier(self._schema, relation)
+        )
+        filled = relation in self.tables and one_value(self._connection, query)
+        return relation if filled else None
 
     def _sql(self, text: LiteralString, **values: Any) -> sql.Composed:
         return with_postgis(self._postgis, text, points=self._points, **values)
@@ -364,12 +382,12 @@ class ReleaseReader:
         return {column.name: column.comment or "" for column in columns}
 
     def rows(
-        self, table: str, shown: Callable[[str], LiteralString]
+        self, table: str, shown: Callable[[str], LiteralString], wanted: Sequence[str]
     ) -> Generator[list[tuple[Any, ...]], None, None]:
         """The rows of one of its relations, of a table in the order of its key, many at a time.
 
         shown: what a column of a type is asked for as: `{}` is the column, `{wkb}` and `{text}` are the
-        functions that write a geometry.
+        functions that write a geometry. wanted: which columns.
         """
         asked = [
             sql.SQL(shown(kind)).format(
@@ -378,6 +396,7 @@ class ReleaseReader:
                 wkb=self._sql("{st_asbinary}"),
             )
             for name, kind in self.columns(table).items()
+            if name in wanted
         ]
         query = sql.SQL("SELECT {} FROM {}").format(
             sql.SQL(", ").join(asked), sql.Identifier(self._schema, table)
@@ -393,8 +412,10 @@ class ReleaseReader:
         query = self._sql(
             "SELECT count(*), min({st_xmin}(g)), min({st_ymin}(g)), max({st_xmax}(g)), "
             "max({st_ymax}(g)), coalesce(bool_and(whole), true) FROM "
-            "(SELECT {shown}::{box3d} AS g, at = date_trunc('second', at) AS whole FROM {points}) s",
+            "(SELECT {shown}::{box3d} AS g, {time} = date_trunc('second', {time}) AS whole "
+            "FROM {points}) s",
             shown=self._column("area" if self.has_areas else "geom"),
+            time=self._time,
         )
         row = driver(self._connection).execute(query).fetchone()
         assert row is not None
@@ -412,21 +433,21 @@ class ReleaseReader:
                 remedy="its tables: " + ", ".join(self.tables),
             )
         layout = AREAS if self.has_areas else POINTS
-        first = "(at AT TIME ZONE 'UTC')::date, geom, " if by_place else ""
+        by_day = self._sql("({time} AT TIME ZONE 'UTC')::date, geom, ", time=self._time)
+        shown: dict[str, sql.Composable] = {name: sql.Identifier(name) for name in layout.names}
+        shown |= {name: self._column(name) for name in ("geom", "area") if name in shown}
+        shown["sampled_at"] = self._time
         query = self._sql(
             "SELECT {columns} FROM {points} AS r ORDER BY {first}trajectory_id, seq",
-            columns=sql.SQL(", ").join(
-                self._column(name) if name in ("geom", "area") else sql.Identifier(name)
-                for name in layout.names
-            ),
-            first=sql.SQL(first),
+            columns=sql.SQL(", ").join(shown.values()),
+            first=by_day if by_place else sql.SQL(""),
         )
         for records in read_records(driver(self._connection), query, layout):
             x, y = point_coordinates(records["geom"])
             yield Samples(
                 trajectory_id=records["trajectory_id"].astype(np.int64),
                 seq=records["seq"].astype(np.int64),
-                at_us=records["at"].astype(np.int64) + POSTGRES_EPOCH_US,
+                at_us=records["sampled_at"].astype(np.int64) + POSTGRES_EPOCH_US,
                 x=x,
                 y=y,
                 areas=_read_areas(records) if self.has_areas else None,
@@ -496,14 +517,12 @@ def current_names(dataset: str, series: str | None) -> dict[str, str]:
 _ANY_OF = "WHERE n.nspname = :schema AND c.relname = ANY(:names)"
 
 
-def _views_of(database: Database, dataset: str, series: str | None) -> dict[str, Any]:
+def _views_of(connection: Connection, dataset: str, series: str | None) -> dict[str, Any]:
     names = list(current_names(dataset, series).values())
-    return {"schema": database.settings.release_schema, "names": names}
+    return {"schema": release_schema(connection), "names": names}
 
 
-def require_ours(
-    connection: Connection, database: Database, dataset: str, series: str | None
-) -> None:
+def require_ours(connection: Connection, dataset: str, series: str | None) -> None:
     """Refuse, before anything is spent, if a relation that is not such a view has the name of one."""
     found = connection.execute(
         sa.text(
@@ -512,12 +531,12 @@ def require_ours(
             + OF_CLASS
             + _ANY_OF
         ),
-        _views_of(database, dataset, series) | {"mark": _begins(dataset, series)},
+        _views_of(connection, dataset, series) | {"mark": _begins(dataset, series)},
     )
     for name, ours in found:
         if not ours:
             raise AlreadyExists(
-                f"{database.settings.release_schema} has a relation {name!r} that is not a view of "
+                f"{release_schema(connection)} has a relation {name!r} that is not a view of "
                 f"the newest release of {_whose(dataset, series)}",
                 remedy="rename or drop it: the name is reserved",
             )
@@ -525,14 +544,13 @@ def require_ours(
 
 def require_replaceable(
     connection: Connection,
-    database: Database,
     dataset: str,
     series: str | None,
     relations: tuple[Relation, ...],
     srid: int,
 ) -> None:
     """Refuse, before anything is spent, if views of others hang on one that gets other columns."""
-    schema = database.settings.release_schema
+    schema = release_schema(connection)
     columns = {relation.suffix: relation.names for relation in relations}
     for part, name in current_names(dataset, series).items():
         before = list(columns_of(connection, (schema, name)))
@@ -552,9 +570,9 @@ def _require_nothing_hangs(connection: Connection, schema: str, view: str) -> No
         )
 
 
-def next_version(connection: Connection, database: Database, dataset_id: int) -> int:
+def next_version(connection: Connection, dataset_id: int) -> int:
     """The number of the next release; the dataset's row is locked, so that no two get the same."""
-    datasets, releases = table(database, "dataset"), table(database, "release")
+    datasets, releases = table(connection, "dataset"), table(connection, "release")
     connection.execute(
         sa.select(datasets.c.dataset_id)
         .where(datasets.c.dataset_id == dataset_id)
@@ -566,9 +584,7 @@ def next_version(connection: Connection, database: Database, dataset_id: int) ->
     return (last or 0) + 1
 
 
-def show_newest(
-    connection: Connection, database: Database, dataset_id: int, series: str | None
-) -> None:
+def show_newest(connection: Connection, dataset_id: int, series: str | None) -> None:
     """Point the views at the newest release that is granted, or drop them if there is none.
 
     series: whose; None: those of the dataset, over the releases that are in no series.
@@ -576,23 +592,23 @@ def show_newest(
     Inside the transaction that publishes or withdraws, and last in it: readers wait from here to
     the commit. One at a time for a dataset: what another one withdraws is not shown again.
     """
-    datasets = table(database, "dataset")
+    datasets = table(connection, "dataset")
     dataset = connection.execute(
         sa.select(datasets.c.name)
         .where(datasets.c.dataset_id == dataset_id)
         .with_for_update(key_share=True)
     ).scalar_one()
-    newest = _newest(connection, database, dataset_id, series)
+    newest = _newest(connection, dataset_id, series)
     for part, name in current_names(dataset, series).items():
         if newest is None:
-            _drop(connection, database, dataset_id, series, part, name)
+            _drop(connection, dataset_id, series, part, name)
         else:
-            _point_at(connection, database, dataset_id, newest, part, name)
+            _point_at(connection, dataset_id, newest, part, name)
 
 
-def _newest(connection: Connection, database: Database, dataset_id: int, series: str | None) -> Any:
+def _newest(connection: Connection, dataset_id: int, series: str | None) -> Any:
     """The newest release that analysts may read: its number, name, version, series and relations."""
-    releases, builds = table(database, "release"), table(database, "build")
+    releases, builds = table(connection, "release"), table(connection, "build")
     return connection.execute(
         sa.select(
             *(releases.c[c] for c in ("release_id", "name", "version", "series", "relations"))
@@ -621,18 +637,17 @@ def show_late(database: Database) -> None:
         late = [
             (dataset_id, series)
             for dataset_id, name, series in execute(connection, shown).fetchall()
-            if (newest := _newest(connection, database, dataset_id, series)) is not None
-            and not is_shown(connection, database, name, series, (newest.name, newest.version))
+            if (newest := _newest(connection, dataset_id, series)) is not None
+            and not is_shown(connection, name, series, (newest.name, newest.version))
         ]
     for dataset_id, series in late:
         with suppress(Busy, SchemaInUse), database.begin() as connection:
             limit_waiting(connection, LOCK_TIMEOUT)
-            show_newest(connection, database, dataset_id, series)
+            show_newest(connection, dataset_id, series)
 
 
 def is_shown(
     connection: Connection,
-    database: Database,
     dataset: str,
     series: str | None,
     newest: tuple[str, int] | None,
@@ -640,7 +655,7 @@ def is_shown(
     """Whether the views say that they show this release; readers need not wait to hear it again."""
     said = connection.execute(
         sa.text("SELECT obj_description(c.oid, 'pg_class') " + OF_CLASS + _ANY_OF),
-        _views_of(database, dataset, series),
+        _views_of(connection, dataset, series),
     ).scalars()
     return set(said) == (set() if newest is None else {described(dataset, series, newest)})
 
@@ -661,14 +676,13 @@ def _whose(dataset: str, series: str | None) -> str:
 
 def _point_at(
     connection: Connection,
-    database: Database,
     dataset_id: int,
     release: Any,
     part: str,
     name: str,
 ) -> None:
     """Let a view show a part of this release; if it has none, there is no view."""
-    schema = database.settings.release_schema
+    schema = release_schema(connection)
     before, now = (
         [(column.name, column.shown) for column in columns_of(connection, (schema, r)).values()]
         for r in (name, release.name + part)
@@ -677,23 +691,22 @@ def _point_at(
         now = []
     if not now or (before and before != now[: len(before)]):
         # another SRID, or areas no longer: a view's columns can neither change their type nor go
-        _drop(connection, database, dataset_id, release.series, part, name)
+        _drop(connection, dataset_id, release.series, part, name)
     if now:
-        call(connection, database, "show_current", release.release_id, part)
+        call(connection, "show_current", release.release_id, part)
 
 
 def _drop(
     connection: Connection,
-    database: Database,
     dataset_id: int,
     series: str | None,
     part: str,
     name: str,
 ) -> None:
-    schema = database.settings.release_schema
+    schema = release_schema(connection)
     _require_nothing_hangs(connection, schema, name)
     try:
-        call(connection, database, "drop_current", dataset_id, series, part)
+        call(connection, "drop_current", dataset_id, series, part)
     except driver_errors.DependentObjectsStillExist as error:
         # names of relations only: the detail of this error never holds a row
         raise SchemaInUse(
@@ -720,23 +733,24 @@ def approve_release(
 
     check: raises, in the same transaction, if it must not be granted.
     """
-    catalog = table(database, "catalog", released=True)
     with database.begin() as connection:
+        catalog = table(connection, "catalog", released=True)
         check(connection)
         limit_waiting(connection, LOCK_TIMEOUT)
-        call(connection, database, "approve_release", release.release_id)
+        call(connection, "approve_release", release.release_id)
         connection.execute(
             sa.update(catalog).where(catalog.c.name == release.name).values(granted=True)
         )
-        call(connection, database, "grant_release", release.release_id)
+        call(connection, "grant_release", release.release_id)
         if show and release.window is None:
-            show_newest(connection, database, release.dataset_id, release.series)
+            show_newest(connection, release.dataset_id, release.series)
 
 
 def revoke_release(database: Database, release: ReleaseRow) -> None:
     """Let nobody read a release any more, and take it from the catalogue. The record stays."""
-    releases, catalog = table(database, "release"), table(database, "catalog", released=True)
     with database.begin() as connection:
+        releases = table(connection, "release")
+        catalog = table(connection, "catalog", released=True)
         limit_waiting(connection, LOCK_TIMEOUT)
         connection.execute(
             sa.update(releases)
@@ -744,33 +758,33 @@ def revoke_release(database: Database, release: ReleaseRow) -> None:
             .values(state="withdrawing", withdrawn_at=sa.func.now())
         )
         connection.execute(sa.delete(catalog).where(catalog.c.name == release.name))
-        call(connection, database, "revoke_release", release.release_id, "")
+        call(connection, "revoke_release", release.release_id, "")
         if release.series is not None:
             try:
                 with translated(database), connection.begin_nested():
-                    call(connection, database, "leave_series", release.release_id, True)
+                    call(connection, "leave_series", release.release_id, True)
             except Busy:
                 # who may read the series would read it there
-                call(connection, database, "leave_series", release.release_id, False)
-        if _is_current(connection, database, release):
+                call(connection, "leave_series", release.release_id, False)
+        if _is_current(connection, release):
             try:
                 with translated(database), connection.begin_nested():
-                    show_newest(connection, database, release.dataset_id, release.series)
+                    show_newest(connection, release.dataset_id, release.series)
             except (Busy, SchemaInUse):
                 # the views show it with the rights of their owner
-                call(connection, database, "revoke_release", release.release_id, "_current")
+                call(connection, "revoke_release", release.release_id, "_current")
 
 
 def drop_release(database: Database, release: ReleaseRow) -> None:
     """Drop the tables of a release that nobody may read; or empty them, and say what hangs on them."""
-    releases = table(database, "release")
     with database.begin() as connection:
+        releases = table(connection, "release")
         limit_waiting(connection, LOCK_TIMEOUT)
-        if _is_current(connection, database, release):
-            show_newest(connection, database, release.dataset_id, release.series)
-        call(connection, database, "leave_series", release.release_id, True)
-        hanging = hanging_on(connection, database.settings.release_schema, release.relation_names)
-        call(connection, database, "drop_release", release.release_id, bool(hanging))
+        if _is_current(connection, release):
+            show_newest(connection, release.dataset_id, release.series)
+        call(connection, "leave_series", release.release_id, True)
+        hanging = hanging_on(connection, release_schema(connection), release.relation_names)
+        call(connection, "drop_release", release.release_id, bool(hanging))
         if not hanging:
             connection.execute(
                 sa.update(releases)
@@ -797,10 +811,10 @@ def require_none(hanging: list[tuple[str, str]]) -> None:
         )
 
 
-def _is_current(connection: Connection, database: Database, release: ReleaseRow) -> bool:
+def _is_current(connection: Connection, release: ReleaseRow) -> bool:
     """Whether views of its dataset, or of its series, show the release."""
-    schema = database.settings.release_schema
-    datasets = table(database, "dataset")
+    schema = release_schema(connection)
+    datasets = table(connection, "dataset")
     dataset: str = connection.execute(
         sa.select(datasets.c.name).where(datasets.c.dataset_id == release.dataset_id)
     ).scalar_one()

@@ -13,7 +13,7 @@ from freqdp_db.db.connection import Connection, Database, driver
 from freqdp_db.db.copy import ColumnType, Layout, read_arrays
 from freqdp_db.db.names import postgis_schema, with_postgis
 from freqdp_db.db.source import relation_exists
-from freqdp_db.db.statements import column_list
+from freqdp_db.db.statements import column_list, release_schema
 from freqdp_db.model.arrays import Ints, Metres
 
 _WEB_MERCATOR = 3857
@@ -25,6 +25,15 @@ _NUMBERS: list[tuple[str, ColumnType]] = [
 ]  # fmt: skip
 _VISITS = Layout([("zone", "int8"), ("bin", "int4"), *_NUMBERS])
 _FLOWS = Layout([("origin", "int8"), ("destination", "int8"), ("bin", "int4"), *_NUMBERS])
+_ROADS = Layout(
+    [
+        ("road", "int8"),
+        ("bin", "int4"),
+        *_NUMBERS,
+        ("mean_kmh", "float8"),
+        ("mean_margin", "float8"),
+    ]
+)
 _CORNERS = Layout([("zone", "int8"), ("ring", "int8"), ("x", "float8"), ("y", "float8")])
 
 Columns = dict[str, NDArray[Any]]
@@ -56,6 +65,11 @@ class PublishedCounts:
     """Names; the first is that of all bins together."""
     visits: Columns | None
     flows: Columns | None
+    roads: Columns | None
+    road_names: list[str]
+    """Of roads alone, without districts and the city; road n stands at n - 1."""
+    road_corners: Columns
+    """Of their lines: `zone` is the road, `ring` 0."""
 
     @property
     def finest_level(self) -> str:
@@ -72,8 +86,8 @@ class PublishedCounts:
         return table
 
 
-def read_counts(connection: Connection, database: Database, name: str) -> PublishedCounts:
-    schema, raw = database.settings.release_schema, driver(connection)
+def read_counts(connection: Connection, name: str) -> PublishedCounts:
+    schema, raw = release_schema(connection), driver(connection)
     gis, zone = postgis_schema(connection), sql.Identifier(schema, f"{name}_zone")
     moved = with_postgis(gis, "{st_transform}(geom, {srid})", srid=_WEB_MERCATOR)
     rows = raw.execute(
@@ -110,8 +124,28 @@ def read_counts(connection: Connection, database: Database, name: str) -> Publis
     zones = ZoneRows(
         list(names), list(levels), read_arrays(raw, corners, _CORNERS), np.array(x), np.array(y)
     )
+    road_names, road_corners = [], {name: np.zeros(0) for name in _CORNERS.names}
+    if (roads := table("_roads", _ROADS)) is not None:
+        of = sql.Identifier(schema, f"{name}_road")
+        lines = with_postgis(
+            gis,
+            "SELECT road AS zone, 0::int8 AS ring, {st_x}((d).geom) AS x, {st_y}((d).geom) AS y FROM "
+            "(SELECT road, {st_dumppoints}({moved}) AS d FROM {of} WHERE level = 'road') p "
+            "ORDER BY road, (d).path",
+            of=of,
+            moved=moved,
+        )
+        road_corners = read_arrays(raw, lines, _CORNERS)
+        named = sql.SQL("SELECT name FROM {} WHERE level = 'road' ORDER BY road").format(of)
+        road_names = [road for (road,) in raw.execute(named)]
     return PublishedCounts(
-        zones, [bin for (bin,) in bins], table("_visits", _VISITS), table("_flows", _FLOWS)
+        zones,
+        [bin for (bin,) in bins],
+        table("_visits", _VISITS),
+        table("_flows", _FLOWS),
+        roads,
+        road_names,
+        road_corners,
     )
 
 

@@ -156,7 +156,7 @@ def list_windows(database: Database, series: str) -> list[ReleaseRow]:
 
 
 def same_request(
-    connection: Connection, database: Database, request_hash: str, series: str | None
+    connection: Connection, request_hash: str, series: str | None
 ) -> ReleaseRow | None:
     """The newest release that answers the same request and was not withdrawn.
 
@@ -174,14 +174,14 @@ def same_request(
 
 
 def update_release(database: Database, release_id: int, **values: Any) -> None:
-    releases = table(database, "release")
     with database.begin() as connection:
+        releases = table(connection, "release")
         connection.execute(
             sa.update(releases).where(releases.c.release_id == release_id).values(**values)
         )
 
 
-def list_steps(connection: Connection, database: Database, release_id: int) -> list[StepRow]:
+def list_steps(connection: Connection, release_id: int) -> list[StepRow]:
     query = "SELECT * FROM {p}.release_step WHERE release_id = %s ORDER BY step"
     return rows_as(StepRow, connection, query, [release_id])
 
@@ -194,7 +194,7 @@ def finish_step(
         "UPDATE {p}.release_step SET counts = %s, digest = %s WHERE release_id = %s AND step = %s"
     )
     with database.begin() as connection:
-        save_columns(connection, database, release_id, step, "log", logged)
+        save_columns(connection, release_id, step, "log", logged)
         execute(connection, update, [Jsonb(counts), digest, release_id, step])
 
 
@@ -214,9 +214,9 @@ def commit_draw(
             packed = layout.pack(
                 release_id=release_id, trajectory_id=np.arange(len(key)), released_id=key
             )
-            relation = private_name(database, "release_key")
+            relation = private_name(connection, "release_key")
             write_records(driver(connection), relation, layout.names, [packed])
-        save_columns(connection, database, release_id, step, "draw", drawn)
+        save_columns(connection, release_id, step, "draw", drawn)
         insert = (
             "INSERT INTO {p}.release_step (release_id, step, mechanism, drawn, software) "
             "VALUES (%s, %s, %s, %s, %s)"
@@ -224,9 +224,11 @@ def commit_draw(
         execute(connection, insert, [release_id, step, mechanism, len(drawn), software])
 
 
-def load_key(connection: Connection, database: Database, release_id: int) -> Ints:
+def load_key(connection: Connection, release_id: int) -> Ints:
     """Released id of every trajectory; empty before the first draw is committed."""
-    query = select_own(database, "release_key", _KEY.names, "trajectory_id", release_id=release_id)
+    query = select_own(
+        connection, "release_key", _KEY.names, "trajectory_id", release_id=release_id
+    )
     ids: Ints = read_arrays(driver(connection), query, _KEY)["released_id"]
     return ids
 
@@ -234,7 +236,7 @@ def load_key(connection: Connection, database: Database, release_id: int) -> Int
 # Recording a request for a release: queueing, names and the row, inside the caller's transaction.
 
 
-def queue_up(connection: Connection, database: Database, account_id: int) -> None:
+def queue_up(connection: Connection, account_id: int) -> None:
     """Requests on the same rows at the same moment go one after the other, until the transaction ends.
 
     So the second of two equal ones finds the record of the first, no two take the same name, and of two
@@ -242,10 +244,10 @@ def queue_up(connection: Connection, database: Database, account_id: int) -> Non
     """
     # in ascending order, so that no two wait for each other
     for account in sorted(accounts_of_same_rows(connection, account_id)):
-        wait_for(connection, database, "request", account)
+        wait_for(connection, "request", account)
 
 
-def keep_build(connection: Connection, database: Database, build_id: int) -> None:
+def keep_build(connection: Connection, build_id: int) -> None:
     """Keep the build from being swept between here and the commit."""
     query = "SELECT FROM {p}.build WHERE build_id = %s AND dropped_at IS NULL FOR SHARE"
     alive = execute(connection, query, [build_id]).fetchone()
@@ -253,23 +255,20 @@ def keep_build(connection: Connection, database: Database, build_id: int) -> Non
         raise Busy("the dataset was rebuilt at this moment", remedy="run the command again")
 
 
-def used_names(connection: Connection, database: Database, begin: str) -> set[str]:
+def used_names(connection: Connection, begin: str) -> set[str]:
     """Names of releases that begin so."""
     query = "SELECT DISTINCT name FROM {p}.release WHERE starts_with(name, %s)"
     return {name for (name,) in execute(connection, query, [begin])}
 
 
-def request_hash(
-    connection: Connection, database: Database, build_id: int, method: str, parameters: Any
-) -> str:
+def request_hash(connection: Connection, build_id: int, method: str, parameters: Any) -> str:
     """What tells that a request was answered before: SQL computes it, for requests in SQL too."""
     exact = Jsonb(parameters, as_json)
-    return str(call(connection, database, "request_hash", build_id, method, exact))
+    return str(call(connection, "request_hash", build_id, method, exact))
 
 
 def record_release(
     connection: Connection,
-    database: Database,
     *,
     name: str,
     build_id: int,
@@ -311,43 +310,43 @@ class PublishedBeside:
     method: str
     parameters: dict[str, Any]
     build_id: int
-    window_begin: datetime | None
-    window_end: datetime | None
-
-    def shares_time(self, build: BuildRow) -> bool:
-        """Whether it may show samples that a build has: not if both are of windows that are apart."""
-        if self.window_begin is None or self.window_end is None:
-            return True
-        if build.window_begin is None or build.window_end is None:
-            return True
-        return self.window_begin < build.window_end and build.window_begin < self.window_end
+    series: str | None
+    """The series of windows that it is one of."""
 
 
 def published_beside(
-    connection: Connection, database: Database, account_id: int, *, running: bool = False
+    connection: Connection,
+    account_id: int,
+    *,
+    build: BuildRow | None = None,
+    running: bool = False,
 ) -> list[PublishedBeside]:
     """Releases that analysts may read, of sources that read the rows of this account's; newest first.
 
+    build: those alone that may show samples of it, not those of windows that are apart from its own.
     running: also those that are being made.
     """
     query = (
         "SELECT r.name, r.state, d.name AS dataset, r.method, r.parameters, r.build_id, "
-        "b.window_begin, b.window_end FROM {p}.release r JOIN {p}.dataset d USING (dataset_id) "
+        "CASE WHEN b.time_window IS NOT NULL THEN r.series END AS series "
+        "FROM {p}.release r JOIN {p}.dataset d USING (dataset_id) "
         "JOIN {p}.build b USING (build_id) WHERE d.account_id = ANY (%s) AND r.state = ANY (%s) "
-        "AND r.grantable AND NOT r.held ORDER BY r.release_id DESC"
+        "AND r.grantable AND NOT r.held "
+        "AND coalesce(b.window_begin < %s AND %s < b.window_end, true) ORDER BY r.release_id DESC"
     )
     accounts = accounts_of_same_rows(connection, account_id)
     states = ["published", "running"] if running else ["published"]
-    return rows_as(PublishedBeside, connection, query, [accounts, states])
+    window = (None, None) if build is None else (build.window_end, build.window_begin)
+    return rows_as(PublishedBeside, connection, query, [accounts, states, *window])
 
 
-def method_of(connection: Connection, database: Database, name: str) -> str | None:
+def method_of(connection: Connection, name: str) -> str | None:
     """The method of the newest release of this name, also of one that was withdrawn."""
     found = _select(connection, "WHERE r.name = %s ORDER BY r.release_id DESC LIMIT 1", name)
     return found[0].method if found else None
 
 
-def times_overlap(connection: Connection, database: Database, one: int, other: int) -> bool:
+def times_overlap(connection: Connection, one: int, other: int) -> bool:
     """Whether two builds have samples of the same stretch of time."""
     query = (
         "SELECT coalesce(a.first <= b.last AND b.first <= a.last, false) FROM "
@@ -357,22 +356,11 @@ def times_overlap(connection: Connection, database: Database, one: int, other: i
     return bool(one_value(connection, query, [one, other]))
 
 
-@dataclass(frozen=True)
-class Provenance:
-    """What the catalogue says of where a release comes from."""
-
-    dataset: str
-    ledger_head: str
-
-
-def provenance(database: Database, release: ReleaseRow) -> Provenance:
-    query = (
-        "SELECT d.name AS dataset, s.hash AS ledger_head FROM {p}.release r "
-        "JOIN {p}.dataset d USING (dataset_id) JOIN {p}.spend s USING (release_id) WHERE r.release_id = %s"
-    )
+def ledger_head(database: Database, release: ReleaseRow) -> str:
+    """The hash of the entry that a release was booked with."""
+    query = "SELECT hash FROM {p}.spend WHERE release_id = %s"
     with database.begin() as connection:
-        (found,) = rows_as(Provenance, connection, query, [release.release_id])
-    return found
+        return str(one_value(connection, query, [release.release_id]))
 
 
 def give_up(database: Database, release_id: int) -> None:
@@ -383,25 +371,11 @@ def give_up(database: Database, release_id: int) -> None:
 # Where an object is: which builds and releases hold it. Reads the key; for the curator only.
 
 
-@dataclass(frozen=True)
-class ObjectRow:
-    """An object in a build, or in the key of a release that was made from it."""
-
-    dataset: str
-    build_id: int
-    trajectory_id: int
-    release: str | None
-    state: str | None
-    method: str | None
-    parameters: dict[str, Any] | None
-    released_id: int | None
-
-
-def find_object(database: Database, object_key: str) -> list[ObjectRow]:
-    """One row per build that holds the object, and per release made from it."""
+def find_object(database: Database, object_key: str) -> list[dict[str, Any]]:
+    """One row per build that holds the object, and per release made from it, with its request."""
     query = (
-        "SELECT d.name AS dataset, t.build_id, t.trajectory_id, r.name AS release, r.state, "
-        "r.method, r.parameters, k.released_id FROM {p}.trajectory t JOIN {p}.build b USING (build_id) "
+        "SELECT d.name AS dataset, t.build_id, t.trajectory_id, r.name AS release, r.state, k.released_id, "
+        "r.method, r.parameters FROM {p}.trajectory t JOIN {p}.build b USING (build_id) "
         "JOIN {p}.dataset d USING (dataset_id) "
         "LEFT JOIN {p}.release r ON r.build_id = t.build_id "
         "LEFT JOIN {p}.release_key k ON k.release_id = r.release_id "
@@ -409,7 +383,7 @@ def find_object(database: Database, object_key: str) -> list[ObjectRow]:
         "WHERE t.object_key = %s ORDER BY t.build_id, r.release_id"
     )
     with database.begin() as connection:
-        return rows_as(ObjectRow, connection, query, [object_key])
+        return rows_as(dict[str, Any], connection, query, [object_key])
 
 
 # What was measured of a release: rows of `metric`.
@@ -462,9 +436,9 @@ def load_metrics(database: Database, release_id: int) -> list[MetricRow]:
 
 def measured_value(database: Database, release_id: int, name: str) -> float | None:
     """One number of a release; None if it was not measured, or if the login may not know."""
-    relation = private_name(database, "metric").as_string(None)
     query = "SELECT value FROM {p}.metric WHERE release_id = %s AND name = %s"
     with database.begin() as connection:
+        relation = private_name(connection, "metric").as_string(None)
         if not one_value(connection, "SELECT has_table_privilege(%s, 'SELECT')", [relation]):
             return None
         found = execute(connection, query, [release_id, name]).fetchone()

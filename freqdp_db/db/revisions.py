@@ -9,6 +9,7 @@ import hashlib
 import io
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -60,8 +61,13 @@ class SqlObject:
     hash: str
 
 
-def load_objects(names: Names) -> list[SqlObject]:
-    """All objects, in the order of their numbers, which is the order of their dependencies."""
+@lru_cache
+def load_objects(names: Names) -> tuple[SqlObject, ...]:
+    """All objects, in the order of their numbers, which is the order of their dependencies.
+
+    Read once: every command compares them with what the database has, and files that an upgrade of the
+    package puts in their place belong to other code than what runs.
+    """
     root = resource("sql")
     objects = []
     for file in sorted(root.rglob("*.sql"), key=lambda f: f.name):
@@ -80,7 +86,7 @@ def load_objects(names: Names) -> list[SqlObject]:
                 hash=hashlib.sha256(text.encode()).hexdigest(),
             )
         )
-    return objects
+    return tuple(objects)
 
 
 # The revisions of the tables.

@@ -85,7 +85,8 @@ _RUNNER_CALLS = (
     "leave_series", "drop_release",
     # requests in SQL
     "find_method", "check_parameter", "request_parameters", "rho_of", "spend_of", "request_hash",
-    "require_budget", "raise_command", "find_window", "units_of", "protected_unit", "is_release_name",
+    "require_budget", "raise_command", "find_window", "units_of", "protected_unit",
+    "require_unit", "time_reading", "is_release_name",
     "wake_workers", "request_document", "require_series", "check_request", "request_release", "cancel_job",
 )  # fmt: skip
 _ADMIN_CALLS = (

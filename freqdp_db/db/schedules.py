@@ -98,7 +98,7 @@ def insert_schedule(
                 remedy=f"end it first (freqdp schedule drop {shlex.quote(name)}), or give this one a "
                 f"name of its own: freqdp schedule add {shlex.quote(dataset)} --name NAME",
             ) from None
-        call(connection, database, "wake_workers")
+        call(connection, "wake_workers")
     return schedule_id
 
 
@@ -107,7 +107,7 @@ def require_accepted(database: Database, dataset: str, document: dict[str, Any])
     options = {key: value for key, value in document.items() if key != "method"}
     asked = (dataset, document["method"], None, Jsonb(options, as_json))
     with suppress(AlreadyExists, BudgetExceeded), database.begin() as connection:
-        call(connection, database, "check_request", *asked)
+        call(connection, "check_request", *asked)
 
 
 def is_taken(connection: Connection, name: str) -> bool:
@@ -125,7 +125,7 @@ def list_schedules(database: Database) -> list[ScheduleRow]:
         return _select(connection, "ORDER BY s.ended_at IS NOT NULL, s.schedule_id")
 
 
-def due_schedule(connection: Connection, database: Database) -> ScheduleRow | None:
+def due_schedule(connection: Connection) -> ScheduleRow | None:
     """A schedule that is due, locked; those that another worker looks after are left to it."""
     found = _select(
         connection,
@@ -135,7 +135,7 @@ def due_schedule(connection: Connection, database: Database) -> ScheduleRow | No
     return found[0] if found else None
 
 
-def has_open_job(connection: Connection, database: Database, schedule_id: int) -> bool:
+def has_open_job(connection: Connection, schedule_id: int) -> bool:
     query = (
         "SELECT EXISTS (SELECT FROM {p}.job_queue "
         "WHERE schedule_id = %s AND state IN ('waiting', 'running'))"
@@ -143,23 +143,18 @@ def has_open_job(connection: Connection, database: Database, schedule_id: int) -
     return bool(one_value(connection, query, [schedule_id]))
 
 
-def ask(
-    connection: Connection, database: Database, schedule: ScheduleRow, window: str | None = None
-) -> int:
+def ask(connection: Connection, schedule: ScheduleRow, window: str | None = None) -> int:
     """Ask for the release of a schedule, or raise why not, leaving the transaction usable.
 
     window: the one that it is to be of.
     """
     request = schedule.request if window is None else {**schedule.request, "window": window}
     with translated(), driver(connection).transaction():
-        return request_release(
-            connection, database, schedule.dataset, request, schedule.schedule_id
-        )
+        return request_release(connection, schedule.dataset, request, schedule.schedule_id)
 
 
 def advance(
     connection: Connection,
-    database: Database,
     schedule_id: int,
     next_at: datetime,
     next_window: str | None,
@@ -171,7 +166,7 @@ def advance(
     execute(connection, query, [next_at, next_window, schedule_id])
 
 
-def end_schedule(connection: Connection, database: Database, schedule_id: int, reason: str) -> None:
+def end_schedule(connection: Connection, schedule_id: int, reason: str) -> None:
     """End it for good, with a reason that everybody can read."""
     query = (
         "UPDATE {p}.schedule SET ended_at = clock_timestamp(), ended_reason = %s "
@@ -182,7 +177,6 @@ def end_schedule(connection: Connection, database: Database, schedule_id: int, r
 
 def record_refusal(
     connection: Connection,
-    database: Database,
     schedule: ScheduleRow,
     error: FreqdpError,
     window: str | None = None,
@@ -215,5 +209,5 @@ def drop_schedule(database: Database, which: str) -> ScheduleRow:
                 remedy="`freqdp schedule list` shows what there is",
             )
         user = one_value(connection, "SELECT session_user")
-        end_schedule(connection, database, found[0].schedule_id, f"ended by {user}")
+        end_schedule(connection, found[0].schedule_id, f"ended by {user}")
     return found[0]

@@ -7,6 +7,7 @@ order, the grants are made again and the hashes recorded.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import psycopg
 from psycopg import sql
@@ -18,8 +19,16 @@ from freqdp_db.db.connection import PINNED_PATH, Connection, Database, driver, l
 from freqdp_db.db.names import find_postgis, format_name, literal, postgis_schema, quoted
 from freqdp_db.db.revisions import SqlObject, head_revision, load_objects, render
 from freqdp_db.db.rights import ROLES, grant_statements, role_statement
-from freqdp_db.db.statements import as_json, execute, from_json, one_value
+from freqdp_db.db.statements import (
+    as_json,
+    execute,
+    from_json,
+    one_value,
+    private_schema,
+    release_schema,
+)
 from freqdp_db.db.tables import Names
+from freqdp_db.model.documents import Document, not_in_json
 from freqdp_db.settings import Settings
 
 # PostGIS's functions that tell what it knows of any table, without asking for a right on it.
@@ -128,9 +137,10 @@ _CLOSE_ESTIMATES = """\
 
 
 @dataclass
-class UpgradeResult:
+class UpgradeResult(Document):
     """What `init` did."""
 
+    names: Names = not_in_json()
     created: bool = False
     revision_before: str | None = None
     revision: str = ""
@@ -138,6 +148,11 @@ class UpgradeResult:
     methods_changed: bool = False
     roles_created: list[str] = field(default_factory=list)
     roles_missing: list[str] = field(default_factory=list)
+    """Nobody made them, and this login may not: see `roles_remedy`."""
+    roles_remedy: ClassVar = ROLES_REMEDY
+
+    def document(self) -> dict[str, Any]:
+        return super().document() | {"changed": self.changed}
 
     @property
     def changed(self) -> bool:
@@ -162,8 +177,8 @@ def existing_roles(connection: Connection, roles: list[str]) -> set[str]:
     return {role for (role,) in execute(connection, query, [roles])}
 
 
-def names_of(connection: Connection, database: Database) -> Names:
-    return Names.of(database.settings, postgis_schema(connection))
+def names_of(connection: Connection) -> Names:
+    return Names(private_schema(connection), release_schema(connection), postgis_schema(connection))
 
 
 def current_revision(connection: Connection, schema: str) -> str | None:
@@ -219,9 +234,9 @@ def upgrade(
     database: Database, *, require_roles: bool = False, create_roles: bool = True
 ) -> UpgradeResult:
     """Bring the database to this software's schema. Twice changes nothing."""
-    result = UpgradeResult(revision=head_revision())
     with database.begin() as connection:
-        names = names_of(connection, database)
+        names = names_of(connection)
+        result = UpgradeResult(names=names, revision=head_revision())
 
         def is_current() -> bool:
             """Whether tables, functions and views are this software's, and the owner's."""

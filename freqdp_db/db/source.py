@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 from psycopg import sql
 
-from freqdp_db.db.connection import Connection, Database, driver
+from freqdp_db.db.connection import Connection, driver
 from freqdp_db.db.names import (
     format_name,
     format_relation,
@@ -18,7 +18,7 @@ from freqdp_db.db.names import (
     postgis_schema,
     with_postgis,
 )
-from freqdp_db.db.statements import private_name, rows_as
+from freqdp_db.db.statements import private_name, private_schema, rows_as
 from freqdp_db.errors import BadInput, NotFound, PermissionMissing
 
 INTEGERS = {"int2", "int4", "int8"}
@@ -166,7 +166,7 @@ class Mapping:
     """What epoch numbers count: s, ms, us or ns, as the owner declared; None: it is guessed."""
 
 
-def read_name(connection: sa.Connection, text: str, option: str) -> tuple[str, str]:
+def read_name(connection: Connection, text: str, option: str) -> tuple[str, str]:
     """What relation is meant: as it was typed, if there is such, else as PostgreSQL would read it."""
     typed, folded = (parse_relation(text, option, fold=fold) for fold in (False, True))
     there = ask_of(connection, "SELECT 1 " + OF_CLASS + IS_RELATION + _HAS_ROWS, typed).first()
@@ -197,7 +197,7 @@ def read_columns(columns: Collection[str], text: str) -> str:
 
 
 def find_relation(
-    connection: sa.Connection, schema: str, name: str, *, option: str = "[[source]]"
+    connection: Connection, schema: str, name: str, *, option: str = "[[source]]"
 ) -> Relation:
     """Look the relation up and make sure that we may read it; `option` is where it was named."""
     found = ask_of(
@@ -223,7 +223,7 @@ def find_relation(
     return Relation(schema, name, columns_of(connection, (schema, name)))
 
 
-def _alike(connection: sa.Connection, schema: str, name: str) -> str | None:
+def _alike(connection: Connection, schema: str, name: str) -> str | None:
     """Relations of that name but for capitals, as they have to be typed."""
     found = connection.execute(
         sa.text(
@@ -250,7 +250,7 @@ def _grant(relation: tuple[str, str], login: str) -> str:
 
 
 def require_readable_by(
-    connection: sa.Connection, relation: tuple[str, str], login: str, option: str
+    connection: Connection, relation: tuple[str, str], login: str, option: str
 ) -> None:
     """Refuse a relation that a login may not read: all of its rows, and with its own rights.
 
@@ -318,7 +318,7 @@ def declared_srid(relation: Relation, geom: str) -> int | None:
 # Reference systems and time zones, as the server knows them.
 
 
-def definition_of(connection: sa.Connection, srid: int, option: str) -> str:
+def definition_of(connection: Connection, srid: int, option: str) -> str:
     """A definition of the SRID that pyproj understands: EPSG code, else the WKT."""
     query = with_postgis(
         postgis_schema(connection),
@@ -390,6 +390,7 @@ _CHOOSING = {
     "window functions": re.compile(r":hasWindowFuncs true"),
     "aggregates": re.compile(r":hasAggs true"),
     "DISTINCT ON": re.compile(r":hasDistinctOn true"),
+    "a subquery": re.compile(r"\{SUBLINK "),
     "TABLESAMPLE": re.compile(r"\{TABLESAMPLECLAUSE "),
 }
 
@@ -404,24 +405,23 @@ class SourceRelation:
     source_relation: str
 
 
-def lineage(
-    connection: Connection, database: Database, schema: str, name: str
-) -> list[SourceRelation]:
+def lineage(connection: Connection, schema: str, name: str) -> list[SourceRelation]:
     """All that is behind a relation, itself with it."""
-    query = _LINEAGE.format(private_name(database, "source_lineage"))
+    query = _LINEAGE.format(private_name(connection, "source_lineage"))
     return rows_as(SourceRelation, connection, query, [schema, name])
 
 
 def require_not_from(
     connection: Connection,
-    database: Database,
     option: str,
     relation: tuple[str, str],
     source: tuple[str, str],
 ) -> None:
-    """Refuse a public input that reads what the rows of a source come from."""
-    read = {found.relation_oid for found in lineage(connection, database, *relation)}
-    if read & {found.relation_oid for found in lineage(connection, database, *source)}:
+    """Refuse a public input that reads what the rows of a source come from, or builds of them."""
+    read = lineage(connection, *relation)
+    behind = {found.relation_oid for found in lineage(connection, *source)}
+    own = private_schema(connection)
+    if any(found.relation_oid in behind or found.source_schema == own for found in read):
         raise BadInput(
             f"{option} {format_relation(*relation)} reads the rows of {format_relation(*source)}: what is "
             "made from the data is not public",
@@ -429,14 +429,12 @@ def require_not_from(
         )
 
 
-def choosing(
-    connection: Connection, database: Database, schema: str, name: str, condition: str | None
-) -> list[str]:
+def choosing(connection: Connection, schema: str, name: str, condition: str | None) -> list[str]:
     """How a relation may choose rows by what other rows are, in words. Row by row choices are not named.
 
     condition: of `--where`.
     """
-    query = _DEFINITIONS.format(private_name(database, "source_lineage"))
+    query = _DEFINITIONS.format(private_name(connection, "source_lineage"))
     found = driver(connection).execute(query, [schema, name]).fetchall()
     said = [
         f"the view {view} has {' and '.join(words)}"
@@ -448,7 +446,7 @@ def choosing(
     return said
 
 
-def untraced(connection: Connection, database: Database, schema: str, name: str) -> list[str]:
+def untraced(connection: Connection, schema: str, name: str) -> list[str]:
     """What the relation reads that leads no further, in words."""
-    query = _UNTRACED.format(private_name(database, "source_lineage"))
+    query = _UNTRACED.format(private_name(connection, "source_lineage"))
     return [what for (what,) in driver(connection).execute(query, [schema, name])]

@@ -10,7 +10,7 @@ from psycopg import sql
 
 from freqdp_db.db.connection import Connection, driver
 from freqdp_db.db.copy import Layout, read_arrays
-from freqdp_db.db.names import format_relation, identifier, postgis_schema, with_postgis
+from freqdp_db.db.names import format_relation, postgis_schema, with_postgis
 from freqdp_db.db.source import columns_of, find_relation, read_column
 from freqdp_db.db.statements import one_value
 from freqdp_db.errors import BadInput, NotFound
@@ -157,7 +157,7 @@ def select_roads(
         "{oneway} AS oneway, line.geom FROM {relation} e, LATERAL (SELECT "
         "{st_transform}({st_linemerge}({geom}), {srid}) AS geom OFFSET 0) line "
         "WHERE {geometrytype}(line.geom) = 'LINESTRING'",
-        relation=identifier(relation),
+        relation=sql.Identifier(*relation),
         srid=srid,
         **{name: column[name] for name in _NEEDED},
         **{name: with_postgis(gis, text, **column) for name, text in parts.items()},

@@ -19,7 +19,7 @@ import sqlalchemy as sa
 from numpy.typing import NDArray
 from psycopg import sql
 
-from freqdp_db.db.connection import driver
+from freqdp_db.db.connection import Connection, driver
 from freqdp_db.db.copy import ColumnType, Layout, native, read_arrays, read_records
 from freqdp_db.db.names import postgis_schema, trusted_postgis, with_postgis
 from freqdp_db.db.source import (
@@ -37,6 +37,7 @@ from freqdp_db.db.statements import one_value
 from freqdp_db.errors import BadInput
 
 EPOCH_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_EXCLUDED = ("null_object", "null_time", "null_position", "not_a_point", "other_srid")
 _PLAIN_POINT = re.compile(r"(?:.+\.)?geometry\(Point,[1-9][0-9]*\)")
 
 
@@ -45,18 +46,10 @@ class RowCounts:
     """What the relation holds, at the snapshot."""
 
     rows: int
-    null_object: int
-    null_time: int
-    null_position: int
-    not_a_point: int
-    other_srid: int
+    excluded: dict[str, int]
+    """Those that are left out before they are read, by reason."""
     only_srid: int | None
     """Which all its geometries have, where it was asked for; None: they have none, or not all the same."""
-
-    def excluded(self) -> dict[str, int]:
-        """Rows that are left out before they are read, by reason."""
-        reasons = ("null_object", "null_time", "null_position", "not_a_point", "other_srid")
-        return {reason: getattr(self, reason) for reason in reasons}
 
 
 @dataclass(frozen=True)
@@ -78,7 +71,7 @@ class SourceReader:
 
     def __init__(
         self,
-        connection: sa.Connection,
+        connection: Connection,
         relation: Relation,
         mapping: Mapping,
         srid: int | None = None,
@@ -108,6 +101,7 @@ class SourceReader:
             "time": sql.Identifier(mapped.time),
             "rows": self._relation.rows,
         }
+        self._names |= {"key": self._key(columns[mapped.object].type)}
         self._names |= self._position(srid) | {"moment": self._moment()}
 
     def _sql(self, text: LiteralString, **values: Any) -> sql.Composed:
@@ -152,6 +146,16 @@ class SourceReader:
                 found["has_srid"] = of("{st_srid}({geom}) = {srid}")
                 found["only"] = sql.SQL("NULL::int")
         return found
+
+    def _key(self, type: str) -> sql.Composable:
+        """The object of a row as text: the same for values that are equal, such as 1.0 and 1.00."""
+        if type == "numeric":
+            return self._sql("trim_scale({object})::text")
+        if type in ("float4", "float8"):
+            return self._sql("({object} + '0')::text")  # -0 is 0
+        if type == "citext":
+            return self._sql('lower({object}::text COLLATE "default")')
+        return self._sql("{object}::text")
 
     def _number(self, column: str) -> sql.Composable:
         """A column of numbers as float8; what no float8 can hold is not a number."""
@@ -215,9 +219,7 @@ class SourceReader:
             return self._sql(
                 "{object} BETWEEN {first} AND {last}", first=int(first), last=int(last)
             )
-        return self._sql(
-            '({object}::text COLLATE "C") BETWEEN {first} AND {last}', first=first, last=last
-        )
+        return self._sql('({key} COLLATE "C") BETWEEN {first} AND {last}', first=first, last=last)
 
     def export(self) -> str:
         """The name by which other sessions read what this one reads, as long as it lasts."""
@@ -281,7 +283,8 @@ class SourceReader:
         # smuggles in a second one ends here
         row = driver(self._connection).execute(query, binary=True).fetchone()
         assert row is not None
-        return RowCounts(*row)
+        rows, *excluded, only_srid = row
+        return RowCounts(rows, dict(zip(_EXCLUDED, excluded, strict=True)), only_srid)
 
     def objects(self) -> list[tuple[str, int, int]]:
         """The distinct object keys, in the order of trajectories; their numbers on the wire; their rows.
@@ -290,7 +293,7 @@ class SourceReader:
         """
         while True:
             query = self._sql(
-                "SELECT {object}::text, {number}, count(*) FROM {rows}{where} GROUP BY 1, 2",
+                "SELECT {key}, {number}, count(*) FROM {rows}{where} GROUP BY 1, 2",
                 number=self._number_on_wire(),
                 where=self._where("{object} IS NOT NULL"),
             )
@@ -302,7 +305,7 @@ class SourceReader:
     def _number_on_wire(self) -> sql.Composable:
         if self.integer_keys:
             return self._sql("{object}::int8")
-        return self._sql("hashtextextended({object}::text, {seed})", seed=self.hash_seed)
+        return self._sql("hashtextextended({key}, {seed})", seed=self.hash_seed)
 
     def rows(self, on_rows: Callable[[int], None]) -> Iterator[dict[str, NDArray[Any]]]:
         """All rows that `count` leaves in, in chunks of columns: object, at, x, y."""
@@ -329,7 +332,7 @@ def _condition(text: str) -> sql.Composable:
 
 
 def read_anchors(
-    connection: sa.Connection, relation: Relation
+    connection: Connection, relation: Relation
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], int]:
     """The points of a relation with one geometry column, and their SRID (for `anchors:`)."""
     geometries = [c.name for c in relation.columns.values() if c.type == "geometry"]
@@ -362,7 +365,7 @@ def read_anchors(
     return places["x"], places["y"], int(srids[0])
 
 
-def read_pairs(connection: sa.Connection, relation: Relation) -> list[tuple[str, str]]:
+def read_pairs(connection: Connection, relation: Relation) -> list[tuple[str, str]]:
     """The rows of a relation with two columns, as texts."""
     columns = (sql.SQL("{}::text").format(sql.Identifier(name)) for name in relation.columns)
     query = sql.SQL("SELECT {} FROM {}").format(sql.SQL(", ").join(columns), relation.identifier)

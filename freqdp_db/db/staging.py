@@ -17,7 +17,7 @@ from freqdp_db.db.copy import write_records, writing_once
 from freqdp_db.db.datasets import table
 from freqdp_db.db.locks import is_free, limit_waiting, numbers_left
 from freqdp_db.db.published import LOCK_TIMEOUT, next_version, retry_on_lock_timeout, show_newest
-from freqdp_db.db.statements import call, execute, private_name
+from freqdp_db.db.statements import call, execute, release_schema
 from freqdp_db.errors import AlreadyExists, BadInput, Busy
 from freqdp_db.methods.relations import Blocks, Relation
 from freqdp_db.settings import MAX_IDENTIFIER_BYTES
@@ -47,7 +47,7 @@ class Staging:
 
     def _create(self, connection: Connection, relation: Relation) -> None:
         arguments = (self.release_id, self.method, relation.suffix, self.srid)
-        call(connection, self.database, "create_staging", *arguments)
+        call(connection, "create_staging", *arguments)
 
     def _fill(self, raw: Any, relation: Relation, blocks: Blocks, **how: bool) -> None:
         name = sql.Identifier(*self.name_of(relation))
@@ -59,12 +59,12 @@ class Staging:
             # others are made meanwhile: without workers, which would take their processors
             driver(connection).execute("SET LOCAL max_parallel_maintenance_workers = 0")
             arguments = (self.release_id, self.method, relation.suffix, column)
-            call(connection, self.database, "index_staging", *arguments)
+            call(connection, "index_staging", *arguments)
 
     def finish_indexes(self, relation: Relation) -> None:
         """The unique index becomes the primary key."""
         with self.database.begin() as connection:
-            call(connection, self.database, "finish_staging", self.release_id, relation.suffix)
+            call(connection, "finish_staging", self.release_id, relation.suffix)
 
     def index_whole(self, relation: Relation) -> None:
         """Make all indexes of a table, one after the other."""
@@ -77,28 +77,28 @@ class Staging:
         with self.database.begin() as connection:
             for relation in relations:
                 self._create(connection, relation)
-            run = call(connection, self.database, "create_notes", "release", self.release_id)
+            run = call(connection, "create_notes", "release", self.release_id)
             return int(run)
 
     def write_part(self, run: int, part: int, tables: Mapping[Relation, Blocks]) -> None:
         """Write a part of some tables, unless that was done before."""
-        notes = private_name(self.database, f"staging_{self.release_id}_part")
-        with writing_once(self.database, notes, run, part) as raw:
-            if raw is not None:
+        notes = f"staging_{self.release_id}_part"
+        with writing_once(self.database, notes, run, part) as connection:
+            if connection is not None:
                 for relation, blocks in tables.items():
-                    self._fill(raw, relation, blocks)
+                    self._fill(driver(connection), relation, blocks)
 
     def forget_parts(self) -> None:
         """All parts are written."""
         with self.database.begin() as connection:
-            call(connection, self.database, "drop_notes", "release", self.release_id)
+            call(connection, "drop_notes", "release", self.release_id)
 
 
 def drop_staging(database: Database, release_id: int) -> None:
     """For the holder of the release's lock."""
     with database.begin() as connection:
         # without a timeout: the server may still be at the last statement of a killed run
-        call(connection, database, "drop_staging", release_id)
+        call(connection, "drop_staging", release_id)
 
 
 def sweep_staging(database: Database) -> None:
@@ -106,14 +106,12 @@ def sweep_staging(database: Database) -> None:
     for release_id in numbers_left(database, _STAGING):
         # what is busy is left to the next run
         with suppress(Busy), database.begin() as connection:
-            if is_free(connection, database, "release", release_id):
+            if is_free(connection, "release", release_id):
                 limit_waiting(connection, LOCK_TIMEOUT)
-                call(connection, database, "drop_staging", release_id)
+                call(connection, "drop_staging", release_id)
 
 
-def require_free_name(
-    connection: Connection, database: Database, name: str, relations: tuple[Relation, ...]
-) -> None:
+def require_free_name(connection: Connection, name: str, relations: tuple[Relation, ...]) -> None:
     """Refuse a name if a relation of the release schema has that of a relation or an index of it."""
     wanted = []
     for relation in relations:
@@ -131,7 +129,7 @@ def require_free_name(
         "SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
         "WHERE n.nspname = %s AND c.relname = ANY(%s)"
     )
-    schema = database.settings.release_schema
+    schema = release_schema(connection)
     taken = execute(connection, query, [schema, wanted]).fetchone()
     if taken is not None:
         raise AlreadyExists(
@@ -166,11 +164,11 @@ def publish(
     )
     with database.begin() as connection:
         limit_waiting(connection, LOCK_TIMEOUT)
-        require_free_name(connection, database, name, relations)
-        version = next_version(connection, database, dataset_id)
-        call(connection, database, "publish_tables", release_id, Jsonb(comments))
+        require_free_name(connection, name, relations)
+        version = next_version(connection, dataset_id)
+        call(connection, "publish_tables", release_id, Jsonb(comments))
         connection.execute(
-            sa.insert(table(database, "catalog", released=True)).values(
+            sa.insert(table(connection, "catalog", released=True)).values(
                 name=name,
                 published_at=sa.func.now(),
                 version=version,
@@ -180,6 +178,6 @@ def publish(
         )
         execute(connection, published, [catalog["rows"], version, release_id])
         if catalog["granted"]:
-            call(connection, database, "grant_release", release_id)
+            call(connection, "grant_release", release_id)
         if catalog["granted"] and show and catalog["time_window"] is None:
-            show_newest(connection, database, dataset_id, catalog["series"])
+            show_newest(connection, dataset_id, catalog["series"])

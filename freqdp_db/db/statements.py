@@ -15,7 +15,7 @@ from psycopg import sql
 from psycopg.abc import Params
 from psycopg.rows import kwargs_row
 
-from freqdp_db.db.connection import Connection, Database, driver
+from freqdp_db.db.connection import Connection, driver
 from freqdp_db.errors import BadInput
 
 T = TypeVar("T")
@@ -23,9 +23,19 @@ Query: TypeAlias = LiteralString | sql.SQL | sql.Composed
 _MOST_DIGITS = 1000
 
 
-def private_name(database: Database, name: str) -> sql.Identifier:
+def private_schema(connection: Connection) -> str:
+    schema: str = connection.info["schemas"][0]
+    return schema
+
+
+def release_schema(connection: Connection) -> str:
+    schema: str = connection.info["schemas"][1]
+    return schema
+
+
+def private_name(connection: Connection, name: str) -> sql.Identifier:
     """A relation or a function of the private schema."""
-    return sql.Identifier(database.settings.schema, name)
+    return sql.Identifier(private_schema(connection), name)
 
 
 def column_list(names: Iterable[str]) -> sql.Composed:
@@ -43,7 +53,7 @@ def in_range(column: str, ends: tuple[int | None, int | None]) -> list[sql.Compo
 
 
 def select_own(
-    database: Database,
+    connection: Connection,
     name: str,
     columns: Iterable[str],
     *order: str,
@@ -56,7 +66,7 @@ def select_own(
     ]
     query = sql.SQL("SELECT {} FROM {} WHERE {}").format(
         column_list(columns),
-        private_name(database, name),
+        private_name(connection, name),
         sql.SQL(" AND ").join(conditions + in_range("trajectory_id", part)),
     )
     return query + sql.SQL(" ORDER BY ") + column_list(order) if order else query
@@ -108,10 +118,10 @@ def _named(connection: Connection, query: Query, **parts: sql.Composable) -> sql
     return sql.SQL(query).format(p=sql.Identifier(private), r=sql.Identifier(release), **parts)
 
 
-def call(connection: Connection, database: Database, function: str, *arguments: Any) -> Any:
+def call(connection: Connection, function: str, *arguments: Any) -> Any:
     """What a function of ours gives."""
     slots = sql.SQL(", ").join([sql.Placeholder()] * len(arguments))
-    query = sql.SQL("SELECT {}({})").format(private_name(database, function), slots)
+    query = sql.SQL("SELECT {}({})").format(private_name(connection, function), slots)
     return one_value(connection, query, arguments)
 
 

@@ -11,7 +11,6 @@ from functools import lru_cache
 from typing import Any
 
 import sqlalchemy as sa
-from geoalchemy2 import Geometry
 from sqlalchemy.dialects import postgresql as pg
 
 from freqdp_db.settings import Settings
@@ -62,11 +61,12 @@ AT = sa.DateTime(timezone=True)
 
 
 @lru_cache
-def metadata_for(names: Names) -> sa.MetaData:
-    """The tables, in the schemas of this installation."""
+def metadata_for(names: Names, *, data: bool = False) -> sa.MetaData:
+    """The tables, in the schemas of this installation; `data`: with those that hold the data of builds."""
     meta = sa.MetaData(schema=names.schema)
     _dataset_tables(meta, names.schema)
-    _data_tables(meta)
+    if data:
+        _data_tables(meta)
     _release_tables(meta, names.schema, names.release_schema)
     return meta
 
@@ -148,6 +148,9 @@ def _dataset_tables(meta: sa.MetaData, own: str) -> None:
 
 
 def _data_tables(meta: sa.MetaData) -> None:
+    # no statement is made for these tables: commands do not wait until it is imported
+    from geoalchemy2 import Geometry
+
     def partitioned(name: str, *items: sa.Column[object] | sa.Index) -> None:
         sa.Table(name, meta, *items, postgresql_partition_by="LIST (build_id)")
 

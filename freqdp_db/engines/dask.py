@@ -155,7 +155,9 @@ def submit(
 
     beside = [a for a in arguments if isinstance(a, Future)]
     inside = tuple(_Beside() if isinstance(a, Future) else a for a in arguments)
-    key = f"{(name or function.__name__).strip('_')}-{uuid4().hex}"
+    # an attrgetter has no name
+    called = name or str(getattr(function, "__name__", type(function).__name__))
+    key = f"{called.strip('_')}-{uuid4().hex}"
     with _lost():
         return client.submit(_run, _Call(function, inside), *beside, key=key, pure=False)
 

@@ -336,7 +336,7 @@ def audit(
     row = find_build(database, number)
     request = request.with_facts(dataset, row)
     with database.begin() as connection:
-        require_public_inputs(connection, database, dataset, row, request)
+        require_public_inputs(connection, dataset, row, request)
     build = load_build(database, number, progress)
     world = make_world(database, build, request.method, request.values)
     findings = audit_world(world, request, SecureSource(), runs, progress)

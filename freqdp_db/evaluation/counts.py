@@ -31,7 +31,8 @@ from freqdp_db.evaluation.utility import jensen_shannon, largest_errors, same_me
 from freqdp_db.methods.contract import StepContext, options_of
 from freqdp_db.methods.counts.contributions import WHOLE
 from freqdp_db.methods.counts.family import contributions_to, design_of
-from freqdp_db.methods.counts.zones import Bins, Zones
+from freqdp_db.methods.counts.plan import Design, Draw, plan_of
+from freqdp_db.methods.counts.zones import Bins, Geography, Zones
 from freqdp_db.model.trajectories import Trajectories
 from freqdp_db.progress import Progress
 from freqdp_db.release.request import Request
@@ -49,10 +50,7 @@ class _Counted:
     """A published release, and what was counted for it."""
 
     made: Any
-    tables: Any
-    """Which it has."""
-    zones: Zones
-    bins: Bins
+    design: Design
     kept: Any
     """Contributions of objects, with caps."""
     all: Any
@@ -61,18 +59,17 @@ class _Counted:
 def _count(database: Database, release: ReleaseRow, progress: Progress) -> _Counted:
     """Read a release, and count its originals again."""
     from freqdp_db.methods.counts.measuring import bounded_by
-    from freqdp_db.methods.counts.plan import Draw, plan_of
 
     world, state = load_released(database, release, progress)
     build, made, request = world.build, state.made, Request.of(release)
     options = options_of(request.method.steps[0], request.values)
     design = design_of(world, options)
     with database.begin(snapshot=True) as connection:
-        drawn = load_columns(connection, database, release.release_id, 1, "draw", Draw)
+        drawn = load_columns(connection, release.release_id, 1, "draw", Draw)
     with progress.stage("count the originals"):
         all_ = contributions_to(world, build.trajectories, build.locations, options)
         kept = bounded_by(all_, plan_of(drawn, design))
-    return _Counted(made, options.tables, design.zones, design.bins, kept, all_)
+    return _Counted(made, design, kept, all_)
 
 
 def measure_counts(
@@ -81,11 +78,11 @@ def measure_counts(
     """What a published release keeps, and what an attacker learns from it."""
     read = _count(database, release, progress)
     with progress.stage("compare"):
-        found = compare_counts(read.made, read.tables, read.kept, read.all, read.zones, read.bins)
-    if "visits" in read.tables:
+        found = compare_counts(read.made, read.design, read.kept, read.all)
+    if "visits" in read.design.tables:
         with progress.stage("membership"):
-            rows = read.made.table("visits")
-            found |= _membership(rows, read.kept.visits, read.zones, read.bins, seed)
+            rows, design = read.made.table("visits"), read.design
+            found |= _membership(rows, read.kept.visits, design.zones, design.bins, seed)
     return found
 
 
@@ -95,39 +92,42 @@ _LEVELS: dict[str, dict[str, tuple[str, ...]]] = {
     "flows": {
         "zone": ("zone", "zone"), "district": ("district", "district"), "departures": ("zone", "city"),
     },
+    "roads": {"road": ("road",), "district": ("district",), "city": ("city",)},
 }  # fmt: skip
 """Of the rows that intervals and errors are said of: the levels of their zone, or of both ends."""
 
 
-def compare_counts(
-    made: Any, tables: Any, kept: Any, all_: Any, zones: Zones, bins: Bins
-) -> dict[str, float]:
+def compare_counts(made: Any, design: Design, kept: Any, all_: Any) -> dict[str, float]:
     """How many intervals hold the bounded count, the error of the busiest, what the bounds leave out.
 
     kept, all_: contributions of objects, within the bounds and all.
     """
-    first = {"zone": 1, "district": len(zones) + 1, "city": zones.city_id}
-    last = {"zone": len(zones), "district": zones.city_id - 1, "city": zones.city_id}
     found: dict[str, float] = {}
-    for table in (name for name in _LEVELS if name in tables):
-        rows, what = made.table(table), "trips" if table == "flows" else table
-        ends = ("origin", "destination") if table == "flows" else ("zone",)
+    for table in (name for name in _LEVELS if name in design.tables):
+        rows, what = made.table(table), {"flows": "trips", "roads": "passages"}.get(table, table)
+        of: Geography = design.zones
+        if table == "roads":
+            assert design.roads is not None, "the release has roads"
+            of = design.roads
+        first = {of.finest: 1, "district": len(of) + 1, "city": of.city_id}
+        last = {of.finest: len(of), "district": of.city_id - 1, "city": of.city_id}
+        ends = ("origin", "destination") if table == "flows" else (of.finest,)
         bounded, whole = (
-            _true_counts(rows, ends, getattr(side, what), zones, bins) for side in (kept, all_)
+            _true_counts(rows, ends, getattr(side, what), of, design.bins) for side in (kept, all_)
         )
         inside = np.abs(rows["value"] - bounded) <= rows["margin"]
-        for level, of in _LEVELS[table].items():
+        for level, levels in _LEVELS[table].items():
             mine = np.all(
                 [
                     (rows[end] >= first[one]) & (rows[end] <= last[one])
-                    for end, one in zip(ends, of, strict=True)
+                    for end, one in zip(ends, levels, strict=True)
                 ],
                 axis=0,
             )
             found[f"counts.coverage.{table}.{level}"] = (
                 float(inside[mine].mean()) if mine.any() else 1.0
             )
-            if table == "flows" or level == "zone":
+            if table == "flows" or level == of.finest:
                 name = f"flows.{level}" if table == "flows" else table
                 found |= _errors(name, rows, np.flatnonzero(mine & (rows["bin"] > 0)), whole)
         items = getattr(kept, what)
@@ -137,23 +137,23 @@ def compare_counts(
 
 
 def _true_counts(
-    rows: dict[str, Numbers], ends: tuple[str, ...], items: Any, zones: Zones, bins: Bins
+    rows: dict[str, Numbers], ends: tuple[str, ...], items: Any, of: Geography, bins: Bins
 ) -> Numbers:
     """What each row counts: in its zones, districts or the city, in its bin or all of them."""
     upwards = (
-        zones.zone_ids,
-        zones.district_ids[zones.district],
-        np.full(len(zones), zones.city_id, np.int64),
+        of.ids,
+        of.district_ids[of.district],
+        np.full(len(of), of.city_id, np.int64),
     )
 
     def code(places: list[Numbers], bin: Numbers) -> Numbers:
         number: Numbers = np.zeros(len(bin), np.int64)
         for place in places:
-            number = number * (zones.city_id + 1) + place
+            number = number * (of.city_id + 1) + place
         return number * (len(bins) + 1) + bin
 
     codes = [
-        code([of[end] for of, end in zip(areas, (items.zone, items.to), strict=False)], when)
+        code([area[end] for area, end in zip(areas, (items.zone, items.to), strict=False)], when)
         for areas in product(upwards, repeat=len(ends))
         for when in (items.bin + 1, np.zeros_like(items.bin))
     ]
@@ -273,10 +273,10 @@ def window_scores(
     of the same without noise.
     """
     read = _count(database, release, progress)
-    if "visits" not in read.tables:
+    if "visits" not in read.design.tables:
         return None
     counted = read.kept.visits
-    attacked = _attacked(read.made.table("visits"), counted, read.zones, read.bins)
+    attacked = _attacked(read.made.table("visits"), counted, read.design.zones, read.design.bins)
     parts = (counted.part / WHOLE, np.ones(len(counted.part)))
     return np.column_stack(
         [

@@ -250,6 +250,18 @@ class Case:
     def __len__(self) -> int:
         return len(self.original)
 
+    def about(self, objects: Ints) -> Case:
+        """Some of the objects, looked for in the same release: the samples of all others are nobody's."""
+        number = np.full(len(self) + 1, -1, np.int32)
+        number[objects] = np.arange(len(objects), dtype=np.int32)
+        release = self.release
+        part_of = None if release.part_of is None else release.part_of[objects]
+        return replace(
+            self,
+            original=self.original.take(objects),
+            release=replace(release, owner=number[release.owners], part_of=part_of),
+        )
+
     @cached_property
     def x(self) -> Metres:
         """Of each original sample."""

@@ -23,7 +23,8 @@ from freqdp_db.dataset.registration import (
     read_mapping,
     require_position,
 )
-from freqdp_db.dataset.snapping import grid_metres, snap_exact, snap_grid
+from freqdp_db.dataset.snapping import snap_exact, snap_grid
+from freqdp_db.dataset.text_values import grid_metres
 from freqdp_db.db.builds import BuildRow, find_build, object_numbers
 from freqdp_db.db.connection import Database
 from freqdp_db.db.datasets import DatasetRow
@@ -209,7 +210,7 @@ def _by_key(database: Database, build: BuildRow, key: str, ids: list[str]) -> Id
                 remedy="it must have two: the trajectory, and the object as the source calls it",
             )
         pairs = read_pairs(connection, relation)
-        numbers = object_numbers(connection, database, build)
+        numbers = object_numbers(connection, build)
     whose = dict(pairs)
     if len(whose) < len(pairs):
         raise BadInput(

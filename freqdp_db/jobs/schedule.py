@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
 
@@ -18,10 +18,11 @@ from freqdp_db.db.jobs import kept_releases
 from freqdp_db.db.ledger import accounts_of_same_rows, budget_of
 from freqdp_db.db.releases import get_release
 from freqdp_db.db.schedules import ScheduleRow
-from freqdp_db.errors import AlreadyExists, BadInput, BudgetExceeded, FreqdpError
+from freqdp_db.errors import AlreadyExists, BadInput, BudgetExceeded, FreqdpError, NotFound
 from freqdp_db.jobs.document import JobRequest, parse
 from freqdp_db.methods.contract import WITHOUT_SAMPLES
 from freqdp_db.methods.unlinking.family import accepted_beside
+from freqdp_db.model.days import find_zone
 from freqdp_db.model.documents import Document, not_in_json
 from freqdp_db.privacy.guarantee import ProtectedUnit
 from freqdp_db.release.conflicts import refuse_conflicting_releases
@@ -77,15 +78,6 @@ class Cron:
             if due > moment:  # in the hour that comes twice, the first one has passed
                 return due
         raise LookupError(self.text)
-
-
-def find_zone(name: str) -> ZoneInfo:
-    try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise BadInput(
-            f"[[timezone]] {name!r} is not known here", remedy="for example UTC or Europe/Brussels"
-        ) from None
 
 
 _REPEATED = (
@@ -242,7 +234,7 @@ def require_servable(database: Database, dataset: DatasetRow, asked: JobRequest)
     replaces = () if asked.hold else replaced_releases(database, dataset.dataset_id, asked)
     with database.begin() as connection:
         refuse_conflicting_releases(
-            connection, database, dataset, asked.request, asked.hold, build=build, replaces=replaces
+            connection, dataset, asked.request, asked.hold, build=build, replaces=replaces
         )
 
 
@@ -361,7 +353,7 @@ def _first_window(
     zone = dataset.mapping.timezone
     word = since or _LAST[asked.window]
     with database.begin() as connection:
-        window = find_window(connection, database, word, zone)
+        window = find_window(connection, word, zone)
     if window.every != asked.window:
         raise BadInput(
             f"[[since]] {since} is a {window.every}, and a window of this schedule is a {asked.window}",
@@ -375,7 +367,7 @@ def fire_due(database: Database) -> list[Fired]:
     fired: list[Fired] = []
     while True:
         with database.begin() as connection:
-            schedule = schedules.due_schedule(connection, database)
+            schedule = schedules.due_schedule(connection)
             if schedule is None:
                 return fired
             fired += _fire(connection, database, schedule)
@@ -392,10 +384,10 @@ def _fire(connection: Connection, database: Database, schedule: ScheduleRow) -> 
         next_at = cron.next_after(now, zone)
         if window is not None:
             asked, window = _ask_windows(connection, database, schedule, window)
-        elif schedules.has_open_job(connection, database, number):
+        elif schedules.has_open_job(connection, number):
             asked = [(None, "the job before is not done yet")]
         else:
-            asked = [(schedules.ask(connection, database, schedule), None)]
+            asked = [_ask(connection, schedule)]
     except (FreqdpError, *_UNREADABLE) as error:
         if isinstance(error, FreqdpError) and error.can_pass:
             raise
@@ -408,12 +400,23 @@ def _fire(connection: Connection, database: Database, schedule: ScheduleRow) -> 
             )
         )
         refused = told.told
-        schedules.record_refusal(connection, database, schedule, told)
-        schedules.end_schedule(connection, database, number, refused)
-    schedules.advance(connection, database, number, next_at, window)
+        schedules.record_refusal(connection, schedule, told)
+        schedules.end_schedule(connection, number, refused)
+    schedules.advance(connection, number, next_at, window)
     if refused is not None:
         return [Fired(number, schedule.dataset, None, refused, True, next_at)]
     return [Fired(number, schedule.dataset, job, why, False, next_at) for job, why in asked]
+
+
+def _ask(
+    connection: Connection, schedule: ScheduleRow, window: str | None = None
+) -> tuple[int | None, str | None]:
+    """The job, or why there is none: a table that it names may be there again the next time."""
+    try:
+        return schedules.ask(connection, schedule, window), None
+    except NotFound as error:
+        schedules.record_refusal(connection, schedule, error, window)
+        return None, error.told
 
 
 def _ask_windows(
@@ -421,21 +424,24 @@ def _ask_windows(
 ) -> tuple[list[tuple[int | None, str | None]], str]:
     """Ask for all windows that have ended, oldest first; what came of each, and the window to go on with.
 
+    That is the first one that names a table which is not there: it waits for it, and the others with it.
     Each window is asked for once: the row of the schedule is locked, and moves on with the jobs.
     """
     asked: list[tuple[int | None, str | None]] = []
     while True:
-        found = find_window(connection, database, window, schedule.window_timezone)
+        found = find_window(connection, window, schedule.window_timezone)
         if not found.ended:
             return asked, window
         try:
-            job = schedules.ask(connection, database, schedule, found.time_window)
-            asked.append((job, None))
+            job, refused = _ask(connection, schedule, found.time_window)
+            if job is None:
+                return [*asked, (None, refused)], window
         except (BudgetExceeded, AlreadyExists) as error:
             # of this window alone: others have a name of their own, and mostly a budget
             dataset = get_dataset(database, schedule.dataset_id)
             if isinstance(error, BudgetExceeded) and not renews(dataset, parse(schedule.request)):
                 raise
-            schedules.record_refusal(connection, database, schedule, error, found.time_window)
-            asked.append((None, error.told))
+            schedules.record_refusal(connection, schedule, error, found.time_window)
+            job, refused = None, error.told
+        asked.append((job, refused))
         window = found.following

@@ -236,7 +236,7 @@ def _begin(
         dataset = _dataset(database, job.dataset_id)
 
     def recorded(connection: Connection, release: ReleaseRow) -> None:
-        jobs.record_release(connection, database, job, release.release_id)
+        jobs.record_release(connection, job, release.release_id)
 
     return anonymize(
         database,
@@ -595,7 +595,7 @@ class Worker:
     def _end_schedule(self, schedule_id: int, error: FreqdpError) -> None:
         def end() -> None:
             with self.database.begin() as connection:
-                schedules.end_schedule(connection, self.database, schedule_id, error.told)
+                schedules.end_schedule(connection, schedule_id, error.told)
 
         self._report(end)
         LOG.warning("schedule", schedule=schedule_id, refused=error.told)

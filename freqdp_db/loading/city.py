@@ -1,14 +1,13 @@
 """A made-up city whose inhabitants move along its roads, sampled as real devices would.
 
 Everything follows from one random generator: the same seed gives the same rows. Objects are
-simulated in batches of their own seeds, so that memory stays bounded and any batch can be made
-again, with the roads that were really driven (`Chunk.truth`).
+simulated in batches of their own seeds, so that memory stays bounded and any batch can be made again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import pairwise
 
@@ -316,28 +315,13 @@ _ASLEEP_AFTER_S = (1_200.0, 3_600.0)
 
 
 @dataclass(frozen=True)
-class DrivenRoads:
-    """The roads that were really driven, one row per road and passage, by object and time."""
-
-    object_id: NDArray[np.bytes_]
-    road_id: Ints
-    """As in the roads table: 1, 2, ..."""
-    forward: NDArray[np.bool_]
-    """Whether it was driven from its source to its target."""
-    enter_s: Floats
-    leave_s: Floats
-    """Seconds since 1970-01-01 UTC."""
-
-
-@dataclass(frozen=True)
 class Chunk:
-    """Some objects' rows, in the order of the table, and what is known about them."""
+    """Some objects' rows, in the order of the table."""
 
     objects: int
     samples: SourceSamples
     dirt: dict[str, int]
     """How many unusable rows were put in, by reason."""
-    truth: DrivenRoads
 
 
 class City:
@@ -378,7 +362,6 @@ class City:
         people = plan_people(self.places, int((~taxi).sum()), self.days, rng)
         taxis = plan_taxis(self.places, int(taxi.sum()), self.days, rng)
         parts: list[SourceSamples] = []
-        truths: list[DrivenRoads] = []
         for plans, who in ((people, np.flatnonzero(~taxi)), (taxis, np.flatnonzero(taxi))):
             if not len(who):
                 continue
@@ -399,11 +382,10 @@ class City:
                     who[owner[kept]], at_us, lon, lat, {"speed_kmh": np.round(speed[kept], 1)}
                 )
             )
-            truths.append(self._truth(trips, paths, names[who]))
         samples = _in_order(parts)
         samples, dirt = soil(samples, rng)
         named = replace(samples, object_id=names[samples.object_id])
-        return Chunk(len(names), named, dirt, _join_truths(truths))
+        return Chunk(len(names), named, dirt)
 
     def _record(
         self,
@@ -453,20 +435,6 @@ class City:
             np.concatenate([speed, np.zeros(len(stay))]),
         )
 
-    def _truth(self, trips: PlannedTrips, paths: Paths, names: NDArray[np.bytes_]) -> DrivenRoads:
-        trip = owners(paths.first)
-        seconds = self.network.seconds[paths.road]
-        clock = np.concatenate([[0.0], np.cumsum(seconds)])
-        since = clock[:-1] - clock[paths.first[trip]]
-        begin = _START_S + trips.leave[trip]
-        return DrivenRoads(
-            names[trips.object[trip]],
-            paths.road.astype(np.int64) + 1,
-            paths.forward,
-            begin + since * trips.pace[trip],
-            begin + (since + seconds) * trips.pace[trip],
-        )
-
 
 def _instants(
     start: Floats,
@@ -514,9 +482,3 @@ def _in_order(parts: list[SourceSamples]) -> SourceSamples:
         {"speed_kmh": np.concatenate([p.extra["speed_kmh"] for p in parts])},
     )
     return joined.take(np.argsort(owner, kind="stable"))
-
-
-def _join_truths(parts: list[DrivenRoads]) -> DrivenRoads:
-    return DrivenRoads(
-        *(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(DrivenRoads))
-    )

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +22,7 @@ from numpy.typing import NDArray
 
 from freqdp_db.errors import BadInput
 from freqdp_db.loading.files import NO_TIME, BadRows, SourceSamples, folder
+from freqdp_db.model.days import find_zone
 
 LONGEST_ID = 200
 ENDINGS = (".csv", ".csv.gz", ".txt", ".txt.gz", ".tsv", ".tsv.gz")
@@ -173,16 +173,8 @@ _QUARTER_US = 900_000_000
 
 
 def time_zone(name: str) -> tzinfo:
-    """A zone of the IANA list, by name."""
-    if name.upper() == "UTC":
-        return UTC
-    try:
-        return ZoneInfo(name)
-    except (KeyError, ValueError, OSError):
-        raise BadInput(
-            f"[[timezone]] {name!r} is not a known time zone",
-            remedy="give a name such as UTC, Europe/Brussels or Asia/Shanghai",
-        ) from None
+    """A zone by name; times in UTC need no conversion."""
+    return UTC if name.upper() == "UTC" else find_zone(name)
 
 
 def _to_utc(local_us: NDArray[np.int64], zone: tzinfo) -> NDArray[np.int64]:

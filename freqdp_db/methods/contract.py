@@ -429,7 +429,11 @@ class Method:
 
     def relations_for(self, values: Mapping[str, Any]) -> tuple[Relation, ...]:
         """Those of a release with these values."""
-        wanted = ("", *values.get(TABLES, ()))
+        wanted = {
+            "",
+            *values.get(TABLES, ()),
+            *(name for name, v in values.items() if v is not None),
+        }
         return tuple(relation for relation in self.relations if relation.chosen_by in wanted)
 
     @property

@@ -50,7 +50,8 @@ class Relation:
     rows: Rows | None = None
     """The rows of a table, in the order of its key. None: those of the released trajectories."""
     chosen_by: str = ""
-    """It is made if the request's `tables` have this word; empty: it is always made."""
+    """It is made if the request's `tables` have this word, or it has a parameter of this name; empty: it is
+    always made."""
     view: str | None = None
     """Of a view, which comes after the tables that it reads: the function in `sql/` that makes it, from
     the release's name, its SRID and that of the build's metres."""
@@ -107,13 +108,15 @@ TRAJECTORIES = (
             _OWN_ID,
             _SEQ,
             Column(
-                "at", "timestamptz", "Time of the sample; days and hours are those of {timezone}."
+                "sampled_at",
+                "timestamptz",
+                "Time of the sample; days and hours are those of {timezone}.",
             ),
             Column("geom", "geometry(Point)", "The location's point, in the SRID of the source."),
         ),
         "See catalog for the full guarantee.",
         key=("trajectory_id", "seq"),
-        indexes=("geom", "at"),
+        indexes=("geom", "sampled_at"),
     ),
     _LINES,
     Relation(
@@ -129,7 +132,7 @@ TRAJECTORIES = (
             Column(
                 "end_at", "timestamptz", "Time of its last sample: the first of the stay after it."
             ),
-            Column("length_m", "float8", "Metres along the line, on the ellipsoid."),
+            Column("length_m", "float8", "Metres along the line, in the projection of the build."),
             Column("places", "int4", "How many places it passes, its ends included."),
             Column("start_geom", "geometry(Point)", "Where it begins."),
             Column("end_geom", "geometry(Point)", "Where it ends."),
@@ -138,17 +141,18 @@ TRAJECTORIES = (
             ),
         ),
         "A line for each trip, between stays (20 minutes within 150 m) or gaps (30 minutes).",
-        view="create_trip_view",
+        key=("trajectory_id", "trip"),
+        indexes=("geom", "start_at"),
     ),
 )
-"""Samples, lines of days, and a view of trips."""
+"""Samples, lines of days, and trips."""
 AREAS = (
     Relation(
         "",
         (
             _OWN_ID,
             _SEQ,
-            Column("at", "timestamptz", "Begin of the interval."),
+            Column("sampled_at", "timestamptz", "Begin of the interval."),
             Column(
                 "geom",
                 "geometry(Point)",
@@ -167,7 +171,7 @@ AREAS = (
         ),
         "See catalog for the full guarantee.",
         key=("trajectory_id", "seq"),
-        indexes=("geom", "at", "area", "during"),
+        indexes=("geom", "sampled_at", "area", "during"),
     ),
     _LINES,
     Relation(

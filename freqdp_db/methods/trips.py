@@ -9,9 +9,7 @@ nor a gap interrupts: from the last sample of the stay before it (the departure)
 of the stay after it (the arrival).
 
 Who leaves stays out (`cut`), or compares with what left them out (`evaluate`), takes trips without
-departure and arrival; the synthetic methods and the view `<release>_trip` take them with both. The
-view is the same rule in SQL (`sql/tables/650_create_trip_view.function.sql`), with the same numbers;
-`tests/property/test_trip_rule.py` compares the two.
+departure and arrival; the synthetic methods and the table `<release>_trip` take them with both.
 """
 
 from __future__ import annotations

@@ -6,11 +6,12 @@ Our own, by zoneinfo: pyarrow does the same no faster, and would be loaded for e
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 from numpy.typing import NDArray
 
+from freqdp_db.errors import BadInput
 from freqdp_db.model.arrays import Ints
 
 HOUR_US = 3_600_000_000
@@ -21,6 +22,17 @@ _QUARTERS_OF_A_DAY = 96
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 _DENSE = 1 << 20
 """Quarters of an hour in 30 years: up to here a table of all of them is quicker than sorting."""
+
+
+def find_zone(name: str) -> ZoneInfo:
+    """A zone of the IANA list, by name."""
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise BadInput(
+            f"[[timezone]] {name!r} is not a known time zone",
+            remedy="give a name such as UTC, Europe/Brussels or Asia/Shanghai",
+        ) from None
 
 
 def local_times(at: Ints, timezone: str) -> Ints:

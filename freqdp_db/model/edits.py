@@ -131,14 +131,8 @@ class PfTargets:
     def between(self, first: int, last: int) -> PfTargets:
         """The targets of a range of trajectories, which are numbered from its first."""
         lo, hi = np.searchsorted(self.trajectory, [first, last])
-        return PfTargets(
-            self.trajectory[lo:hi] - np.int32(first),
-            self.location[lo:hi],
-            self.stage[lo:hi],
-            self.rank[lo:hi],
-            self.pf[lo:hi],
-            self.target[lo:hi],
-        )
+        own = PfTargets(*(column[lo:hi] for column in vars(self).values()))
+        return replace(own, trajectory=own.trajectory - np.int32(first))
 
 
 Targets: TypeAlias = TfTargets | PfTargets

@@ -41,13 +41,11 @@ from freqdp_db.methods.synthesis.public import Period, Region
 from freqdp_db.methods.synthesis.sampling import sampled
 from freqdp_db.methods.synthesis.trips import Trips
 from freqdp_db.methods.synthesis.vectors import CellTrips, cell_trips
-from freqdp_db.model.arrays import Ints
+from freqdp_db.model.arrays import Ints, owners
 from freqdp_db.model.kernels import SEED_WORDS, key
 from freqdp_db.paper.cell_counts import (
-    Baseline,
     Released,
     noisy_sum,
-    owners,
     per_object,
     positive,
     steps_of,
@@ -67,7 +65,7 @@ CUT_FACTOR = 5
 
 
 @dataclass(frozen=True)
-class AdaTraceDraw(NoisyDraw):
+class Draw(NoisyDraw):
     density: Ints
     moves: Ints
     pairs: Ints
@@ -77,7 +75,7 @@ class AdaTraceDraw(NoisyDraw):
 
 def totals(trips: CellTrips, grids: Grids) -> dict[str, Ints]:
     """The clipped sums; each moves by at most SCALE in L1 for one object."""
-    cells, owner = SIDE * SIDE, owners(trips)
+    cells, owner = SIDE * SIDE, owners(trips.by_object)
     lengths = np.diff(trips.offsets)
     of_sample = np.repeat(owner, lengths)
     trip_of_move, move = steps_of(trips)
@@ -93,15 +91,13 @@ def totals(trips: CellTrips, grids: Grids) -> dict[str, Ints]:
     }
 
 
-def draw(trips: Trips, region: Region, epsilon: Fraction, source: RandomSource) -> AdaTraceDraw:
+def draw(trips: Trips, region: Region, epsilon: Fraction, source: RandomSource) -> Draw:
     exact = totals(cell_trips(trips, region, SIDE), Grids(region, SIDE, SIDE, 1, 1))
     noisy = {name: noisy_sum(exact[name], epsilon * SHARES[name], source) for name in SHARES}
-    return AdaTraceDraw(**noisy, seed=source.uniform_words(SEED_WORDS) & 0xFFFFFFFF)
+    return Draw(**noisy, seed=source.uniform_words(SEED_WORDS) & 0xFFFFFFFF)
 
 
-def model_of(
-    drawn: AdaTraceDraw, region: Region, period: Period, epsilon: Fraction
-) -> tuple[Model, Grids]:
+def model_of(drawn: Draw, region: Region, period: Period, epsilon: Fraction) -> tuple[Model, Grids]:
     """The law that trips are sampled from: pairs, lengths, moves; points uniform in what is cut."""
     density = positive(drawn.density)
     # the published rule for the second level, on the noisy density; one cut for all keeps it a grid
@@ -120,7 +116,7 @@ def model_of(
 
 
 def make_trips(
-    drawn: AdaTraceDraw,
+    drawn: Draw,
     region: Region,
     period: Period,
     epsilon: Fraction,
@@ -131,4 +127,6 @@ def make_trips(
     return sampled(model, grids, period, count, every_us, key(drawn.seed, "adatrace"))
 
 
-METHOD = Baseline(AdaTraceDraw, draw, make_trips, lambda drawn: drawn.pairs)
+def objects(drawn: Draw) -> Ints:
+    """Noisy counts whose sum is the number of objects."""
+    return drawn.pairs

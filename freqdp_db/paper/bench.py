@@ -15,13 +15,14 @@ import os
 import resource
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from freqdp_db.dataset.building import build
 from freqdp_db.dataset.memory import load_build
@@ -45,7 +46,6 @@ from freqdp_db.methods.frequency.perturbation import perturb_tf
 from freqdp_db.model.arrays import Ints, offsets_from, rows_of
 from freqdp_db.model.trajectories import Locations, Trajectories
 from freqdp_db.paper.strategies import (
-    DEFAULT,
     STRATEGIES,
     SegmentRows,
     Strategy,
@@ -76,13 +76,13 @@ _SHARE_OF_MEMORY = 10
 class Measured:
     """What one strategy took, on one core.
 
-    Distances of GiST are the rows that the cursor gave.
+    GiST: distances are the rows that its cursor gave; it knows no cells.
     """
 
     name: str
     us_per_query: float
     distances_per_query: float
-    cells_per_query: float | None
+    cells_per_query: float
     build_s: float
     index_mb: float
     queries: int
@@ -99,12 +99,8 @@ class StoredSearch:
     queries: int
 
 
-@dataclass(frozen=True)
-class Answers:
-    """What a strategy found, and for which of the queries."""
-
-    queries: Ints
-    found: Nearest
+Answers = tuple[Ints, Nearest]
+"""Numbers of the queries that were asked, and what was found."""
 
 
 @dataclass(frozen=True)
@@ -119,11 +115,6 @@ class SearchRun:
     strategies: list[Measured]
     stored: list[StoredSearch]
     """Only of all trajectories: the build has no grid of a part of them."""
-
-    def times_faster(self, name: str) -> float | None:
-        """How many times as long as the default index a strategy takes."""
-        took = {s.name: s.us_per_query for s in self.strategies}
-        return took[name] / took[DEFAULT] if {name, DEFAULT} <= set(took) else None
 
 
 @dataclass(frozen=True)
@@ -165,36 +156,24 @@ def bench_search(
     """
     with progress.stage(f"queries of {len(trajectories):,} trajectories"):
         work = _global_workload(trajectories, locations, request, queries, seed)
-        rows = distinct_rows(work.trajectories, locations)
-    measured, answers = [], []
-    for strategy in (STRATEGIES[name] for name in names if name != GIST):
-        with progress.stage(f"search {strategy.name}"):
-            result, found = _measure(strategy, work, locations)
-        measured.append(result)
+    segments = len(distinct_rows(work.trajectories, locations).owner)
+    measured: list[Measured] = []
+    stored: list[StoredSearch] = []
+    answers: list[Answers] = []
+    for name in names:
+        with ExitStack() as stack, progress.stage(f"search {name}"):
+            strategy = _gist(database, stack) if name == GIST else STRATEGIES[name]
+            took, found = _measure(strategy, work, locations)
+        measured.append(took)
         answers.append(found)
-    if GIST in names:
-        ends = np.stack([rows.ax, rows.ay, rows.bx, rows.by], 1)
-        with (
-            gist_index(database, rows.owner, ends) as index,
-            progress.stage(f"search {GIST}", len(work.queries), "queries") as stage,
-        ):
-            result, found = _measure_gist(index, rows, work, stage.advance)
-        measured.append(result)
-        answers.append(found)
-    stored = []
     if search is not None:
-        for memory in (None, len(rows.owner) * INDEX_BYTES // _SHARE_OF_MEMORY):
+        for memory in (None, segments * INDEX_BYTES // _SHARE_OF_MEMORY):
             with progress.stage("search stored grid"):
-                took, found = _measure_stored(search, memory, work, locations)
-            stored.append(took)
+                within, found = _measure_stored(search, memory, work, locations)
+            stored.append(within)
             answers.append(found)
     return SearchRun(
-        len(trajectories),
-        len(rows.owner),
-        len(work.queries),
-        _agree(answers),
-        measured,
-        stored,
+        len(trajectories), segments, len(work.queries), _agree(answers), measured, stored
     )
 
 
@@ -249,10 +228,10 @@ def _measure(strategy: Strategy, work: Workload, locations: Locations) -> tuple[
             distances_per_query=found.distances / each,
             cells_per_query=found.cells / each,
             build_s=build_s,
-            index_mb=index_bytes(index) / 1e6,
+            index_mb=(index[1].bytes if strategy.name == GIST else index_bytes(index)) / 1e6,
             queries=len(chosen),
         ),
-        Answers(chosen, found),
+        (chosen, found),
     )
 
 
@@ -266,7 +245,7 @@ def _measure_stored(
     seconds = time.perf_counter() - start
     held = None if memory is None else memory / 1e6
     asked = len(work.queries)
-    return StoredSearch(held, seconds, asked), Answers(np.arange(asked), found)
+    return StoredSearch(held, seconds, asked), (np.arange(asked), found)
 
 
 def _affordable(count: int, ask: Callable[[Ints], object]) -> Ints:
@@ -279,69 +258,47 @@ def _affordable(count: int, ask: Callable[[Ints], object]) -> Ints:
     return np.arange(0, count, max(math.ceil(count * each / _MOST_S), 1))
 
 
-def _measure_gist(
-    index: GistIndex, rows: SegmentRows, work: Workload, advance: Callable[[int], None]
-) -> tuple[Measured, Answers]:
-    """The cursor's time; what it read is then ranked as every strategy ranks."""
+def _gist(database: Database, stack: ExitStack) -> Strategy:
+    """PostGIS's own index; what its cursor reads is then ranked as every strategy ranks."""
 
-    def ask(few: Ints) -> list[Ints]:
-        asked = work.queries.take(few)
-        skip = np.split(asked.skip, asked.skip_offsets[1:-1])
-        return [
-            index.nearest(float(asked.x[i]), float(asked.y[i]), int(asked.k[i]), skip[i])
-            for i in range(len(few))
-        ]
+    def build_index(trajectories: Trajectories, locations: Locations, rank: Ints) -> Any:
+        rows = distinct_rows(trajectories, locations)
+        ends = np.stack([rows.ax, rows.ay, rows.bx, rows.by], 1)
+        return rows, stack.enter_context(gist_index(database, rows.owner, ends)), rank
 
-    chosen = _affordable(len(work.queries), ask)
-    seconds, near = 0.0, []
-    for q in chosen:
-        start = time.perf_counter()
-        near += ask(np.array([q]))
-        seconds += time.perf_counter() - start
-        advance(1)
-    parts = []
-    for q, read in zip(chosen, near, strict=True):
-        asked = work.queries.take(np.array([q]))
-        parts.append(search_linear(rows.take(read), asked, work.rank))
-    each, given = max(len(chosen), 1), sum(len(read) for read in near)
-    return (
-        Measured(
-            GIST,
-            us_per_query=1e6 * seconds / each,
-            distances_per_query=given / each,
-            cells_per_query=None,
-            build_s=index.build_s,
-            index_mb=index.bytes / 1e6,
-            queries=len(chosen),
-        ),
-        Answers(
-            chosen,
-            Nearest(
-                offsets_from(work.queries.k[chosen]),
-                np.concatenate([np.zeros(0, np.int32), *(part.trajectory for part in parts)]),
-                np.concatenate([np.zeros(0, np.int32), *(part.position for part in parts)]),
-                np.concatenate([np.zeros(0, np.int64), *(part.loss_mm for part in parts)]),
-                given,
-            ),
-        ),
-    )
+    def query(index: tuple[SegmentRows, GistIndex, Ints], queries: Queries) -> Nearest:
+        rows, gist, rank = index
+        parts, given = [search_linear(rows, queries.take(np.zeros(0, np.int64)), rank)], 0
+        for i in range(len(queries)):
+            one = queries.take(np.array([i]))
+            read = gist.nearest(float(one.x[0]), float(one.y[0]), int(one.k[0]), one.skip)
+            parts.append(search_linear(rows.take(read), one, rank))
+            given += len(read)
+        trajectory, position, loss = (
+            np.concatenate(c) for c in zip(*map(_answer, parts), strict=True)
+        )
+        return Nearest(offsets_from(queries.k), trajectory, position, loss, given)
+
+    return Strategy(GIST, build_index, query)
+
+
+def _answer(found: Nearest) -> list[NDArray[Any]]:
+    return [found.trajectory, found.position, found.loss_mm]
 
 
 def _agree(answers: list[Answers]) -> bool:
     """Whether all give the same to the queries that they have in common, ties included."""
-    most = max(answers, key=lambda given: len(given.queries))
+    most = max(answers, key=lambda given: len(given[0]))
     return all(_same(most, other) for other in answers)
 
 
-def _same(all_: Answers, some: Answers) -> bool:
-    common = np.isin(some.queries, all_.queries, assume_unique=True)
-    rows_one, one = rows_of(some.found.offsets, np.flatnonzero(common))
-    rows_other, other = rows_of(
-        all_.found.offsets, np.searchsorted(all_.queries, some.queries[common])
-    )
-    return np.array_equal(one, other) and all(
-        np.array_equal(getattr(some.found, c)[rows_one], getattr(all_.found, c)[rows_other])
-        for c in ("trajectory", "position", "loss_mm")
+def _same(one: Answers, other: Answers) -> bool:
+    _, i, j = np.intersect1d(one[0], other[0], assume_unique=True, return_indices=True)
+    mine, offsets = rows_of(one[1].offsets, i)
+    theirs, others = rows_of(other[1].offsets, j)
+    return np.array_equal(offsets, others) and all(
+        np.array_equal(a[mine], b[theirs])
+        for a, b in zip(_answer(one[1]), _answer(other[1]), strict=True)
     )
 
 
@@ -482,7 +439,7 @@ class PipelineRun:
         return {**asdict(self), "ratios": self.ratios}
 
 
-def bench_pipeline(
+def _run_pipeline(
     bench: Workbench, size: int, request: Request, progress: Callable[[], Progress]
 ) -> PipelineRun:
     """Build and anonymize so many objects."""
@@ -604,5 +561,5 @@ def bench_pipelines(
     wanted = parse_sizes(sizes)
     row = None if dataset is None else find_dataset(database, dataset)
     with workbench(database, row, seed) as bench:
-        runs = [bench_pipeline(bench, size, request, progress) for size in wanted]
+        runs = [_run_pipeline(bench, size, request, progress) for size in wanted]
     return PipelineBench(dataset, runs, growth_exponent(runs))

@@ -143,9 +143,7 @@ class _Bench:
                 ways["strict"] = self.strict(epsilon, seed, full)
             for name, tables in ways.items():
                 errors.setdefault(name, []).append(self.compare(tables, full))
-            compared = compare_counts(
-                made, self.options.tables, bounded, found, self.zones, self.bins
-            )
+            compared = compare_counts(made, design, bounded, found)
             for name, number in compared.items():
                 measured_of.setdefault(name, []).append(number)
         self.found.errors[epsilon] = _medians(errors)

@@ -7,13 +7,9 @@ L1, as in their texts. Trips come from the same map as those of `strict`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
-from numba import njit
 
 from freqdp_db.methods.synthesis.estimation import Model, usual_paces
 from freqdp_db.methods.synthesis.plan import (
@@ -28,7 +24,7 @@ from freqdp_db.methods.synthesis.plan import (
 )
 from freqdp_db.methods.synthesis.public import LARGEST_SIZE, MOST_ROWS, USUAL_TRIP_US, Period
 from freqdp_db.methods.synthesis.vectors import CellTrips
-from freqdp_db.model.arrays import Ints, Metres
+from freqdp_db.model.arrays import Ids, Ints, Metres, owners
 from freqdp_db.model.trajectories import Locations, Trajectories
 from freqdp_db.privacy.noise import RandomSource, scale_for
 
@@ -37,41 +33,14 @@ SPEED_M_PER_S = 8.0
 Released = tuple[Trajectories, Locations]
 
 
-@dataclass(frozen=True)
-class Baseline:
-    """A published method: what it draws, and how trips are made of it."""
-
-    draws: type
-    draw: Callable[..., Any]
-    trips: Callable[..., Released]
-    objects: Callable[[Any], Ints]
-    """Noisy counts whose sum is the number of objects."""
-
-
-@njit(nogil=True, cache=True)
-def whole_weights(counts_object, counts_at, counts, size):  # type: ignore[no-untyped-def]
-    """Sum over objects of floor(SCALE / |c|_1) * c; entries are sorted by object.
+def per_object(owner: Ids, entry: Ints, size: int) -> Ints:
+    """Sum over objects of floor(SCALE / |c|_1) * c, where c counts an object's entries.
 
     One object moves the sum by at most SCALE in L1.
     """
+    pairs, counts = np.unique(owner.astype(np.int64) * size + entry, return_counts=True)
     total = np.zeros(size, np.int64)
-    i = 0
-    while i < len(counts_object):
-        j, all_of_it = i, 0
-        while j < len(counts_object) and counts_object[j] == counts_object[i]:
-            all_of_it += counts[j]
-            j += 1
-        w = SCALE // all_of_it
-        for k in range(i, j):
-            total[counts_at[k]] += w * counts[k]
-        i = j
-    return total
-
-
-def per_object(owner: Ints, entry: Ints, size: int) -> Ints:
-    """The clipped sum of one count for each (object, entry) pair; repeats add up."""
-    pairs, counts = np.unique(owner * size + entry, return_counts=True)
-    total: Ints = whole_weights(pairs // size, pairs % size, counts.astype(np.int64), size)
+    np.add.at(total, pairs % size, SCALE // np.bincount(owner)[pairs // size] * counts)
     return total
 
 
@@ -80,20 +49,15 @@ def noisy_sum(total: Ints, epsilon: Fraction, source: RandomSource) -> Ints:
     return total + source.discrete_laplace(scale_for(SCALE, epsilon), len(total))
 
 
-def owners(trips: CellTrips) -> Ints:
-    """The object of each trip."""
-    return np.repeat(np.arange(len(trips.by_object) - 1), np.diff(trips.by_object))
-
-
 def positive(noisy: Ints) -> Metres:
     """Noisy sums in objects, nothing below 0; a flat law where nothing is left."""
     kept = np.maximum(noisy, 0) / SCALE
     return kept if kept.sum() > 0 else np.ones(len(kept))
 
 
-def steps_of(trips: CellTrips) -> tuple[Ints, Ints]:
+def steps_of(trips: CellTrips) -> tuple[Ids, Ints]:
     """Each move of each trip: its trip, and (cell it leaves, heading) as cell * 8 + heading."""
-    trip = np.repeat(np.arange(len(trips.offsets) - 1), np.diff(trips.offsets))
+    trip = owners(trips.offsets)
     same = trip[1:] == trip[:-1]
     a, b = trips.cells[:-1][same], trips.cells[1:][same]
     dx, dy = b % trips.side - a % trips.side, b // trips.side - a // trips.side

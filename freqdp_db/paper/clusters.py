@@ -56,7 +56,8 @@ class Likeness:
         return self._lstd(np.median(self.at_shares, axis=0))
 
     def _lstd(self, one: Metres) -> Metres:
-        return joined(map_each(_lstd_to, len(self.at_shares), one, self.at_shares))[0]
+        apart: Metres = np.sqrt(((self.at_shares - one) ** 2).sum(axis=2)).mean(axis=1)
+        return apart
 
     def _columns(self) -> tuple[Ints, Metres, Metres, Ints, float, float]:
         return self.offsets, self.x, self.y, self.at, self.tolerance_m, self.tolerance_us()
@@ -108,20 +109,6 @@ def _at_shares(first, last, offsets, x, y, at, speed):  # type: ignore[no-untype
                 offsets[t + 1], x, y, at, when, i
             )
             found[t - first, s, 2] = when * speed
-    return (found,)
-
-
-@njit(nogil=True, cache=True)
-def _lstd_to(first, last, one, shares):  # type: ignore[no-untyped-def]
-    found = np.empty(last - first)
-    for t in range(first, last):
-        total = 0.0
-        for s in range(one.shape[0]):
-            a, b, c = (
-                shares[t, s, 0] - one[s, 0], shares[t, s, 1] - one[s, 1], shares[t, s, 2] - one[s, 2]
-            )  # fmt: skip
-            total += np.sqrt(a * a + b * b + c * c)
-        found[t - first] = total / one.shape[0]
     return (found,)
 
 

@@ -37,13 +37,11 @@ from freqdp_db.methods.synthesis.public import Period, Region
 from freqdp_db.methods.synthesis.sampling import Parts, emitted, lattice, on_lattice
 from freqdp_db.methods.synthesis.trips import Trips
 from freqdp_db.methods.synthesis.vectors import cell_trips
-from freqdp_db.model.arrays import Ints, Metres, offsets_from
+from freqdp_db.model.arrays import Ids, Ints, Metres, offsets_from, owners
 from freqdp_db.model.kernels import SEED_WORDS, derived, key, longer, stream, uniform
 from freqdp_db.paper.cell_counts import (
-    Baseline,
     Released,
     noisy_sum,
-    owners,
     per_object,
     positive,
     steps_of,
@@ -61,7 +59,7 @@ LONGEST = 200
 
 
 @dataclass(frozen=True)
-class DptDraw(NoisyDraw):
+class Draw(NoisyDraw):
     """Noisy counts of the trees, grid after grid in one column."""
 
     starts: Ints
@@ -96,11 +94,11 @@ def totals(trips: Trips, region: Region) -> tuple[Ints, Ints, Ints]:
     if len(trips) == 0:
         return tuple(np.zeros(b[-1], np.int64) for b in begin)  # type: ignore[return-value]
     level = _level(trips)
-    found: list[list[tuple[Ints, Ints]]] = [[], [], []]
+    found: list[list[tuple[Ids, Ints]]] = [[], [], []]
     for number, side in enumerate(SIDES):
         cells = cell_trips(trips, region, side)
         mine = level == number
-        owner = owners(cells)
+        owner = owners(cells.by_object)
         first, last = cells.cells[cells.offsets[:-1]], cells.cells[cells.offsets[1:] - 1]
         found[0].append((owner[mine], begin[0][number] + first[mine]))
         trip, move = steps_of(cells)
@@ -127,11 +125,11 @@ def totals(trips: Trips, region: Region) -> tuple[Ints, Ints, Ints]:
     return result[0], result[1], result[2]
 
 
-def draw(trips: Trips, region: Region, epsilon: Fraction, source: RandomSource) -> DptDraw:
+def draw(trips: Trips, region: Region, epsilon: Fraction, source: RandomSource) -> Draw:
     starts, moves, turns = (
         noisy_sum(total, epsilon / HEIGHTS, source) for total in totals(trips, region)
     )
-    return DptDraw(starts, moves, turns, source.uniform_words(SEED_WORDS) & 0xFFFFFFFF)
+    return Draw(starts, moves, turns, source.uniform_words(SEED_WORDS) & 0xFFFFFFFF)
 
 
 @njit(nogil=True, cache=True)
@@ -183,7 +181,7 @@ def _walk(first, last, number, purpose, start_running, moves, turns, threshold, 
     return lengths, path[:k]
 
 
-def levels(drawn: DptDraw) -> Metres:
+def levels(drawn: Draw) -> Metres:
     """Share of each grid, by the noisy starts."""
     begin = sizes()[0]
     mass = np.maximum(np.add.reduceat(drawn.starts, begin[:-1]), 1).astype(np.float64)
@@ -192,7 +190,7 @@ def levels(drawn: DptDraw) -> Metres:
 
 
 def walks(
-    drawn: DptDraw, level: int, count: int, first: int, epsilon: Fraction, purpose: np.uint64
+    drawn: Draw, level: int, count: int, first: int, epsilon: Fraction, purpose: np.uint64
 ) -> tuple[Ints, Ints]:
     """Offsets and cells of `count` walks in one grid."""
     begin, side = sizes(), SIDES[level]
@@ -210,7 +208,7 @@ def walks(
 
 
 def make_trips(
-    drawn: DptDraw, region: Region, period: Period, epsilon: Fraction, count: int, every_us: int
+    drawn: Draw, region: Region, period: Period, epsilon: Fraction, count: int, every_us: int
 ) -> Released:
     purpose = key(drawn.seed, "dpt")
     bounds = np.floor(np.cumsum(levels(drawn)) * count + 0.5).astype(np.int64)
@@ -226,4 +224,6 @@ def make_trips(
     return on_lattice(parts, lattice(grids, every_us))
 
 
-METHOD = Baseline(DptDraw, draw, make_trips, lambda drawn: drawn.starts)
+def objects(drawn: Draw) -> Ints:
+    """Noisy counts whose sum is the number of objects."""
+    return drawn.starts

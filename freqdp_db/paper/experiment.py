@@ -9,13 +9,12 @@ can be asked for less than what chance does.
 from __future__ import annotations
 
 import csv
-import io
 import json
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,7 +30,7 @@ from freqdp_db.engines.partitions import LOCAL, Engine
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.attacks.recovery import Truth
 from freqdp_db.evaluation.evaluate import measure_release
-from freqdp_db.evaluation.figures import files_in
+from freqdp_db.evaluation.figures import files_in, save_svg
 from freqdp_db.evaluation.pair import Case, CellBox
 from freqdp_db.evaluation.trials import TrialResult, Trials
 from freqdp_db.methods.frequency.applying import coarsen_times
@@ -39,10 +38,10 @@ from freqdp_db.methods.kinds import LonLatArea, TimeStretch
 from freqdp_db.methods.parameters import RELEASE
 from freqdp_db.methods.registry import METHODS, find_method
 from freqdp_db.model.trajectories import Build
-from freqdp_db.paper.figures import METRICS, draw_epsilon, draw_size
 from freqdp_db.paper.synthetic_trip_metrics import Reference, as_trips, compared_trips
 from freqdp_db.progress import Progress
 from freqdp_db.release.request import Request
+from freqdp_db.results import Experiment
 from freqdp_db.roads.network import Network
 
 if TYPE_CHECKING:
@@ -84,6 +83,26 @@ COLUMNS = {
     "FFP trips": "trip.ffp",
 }
 """Of the Markdown table: the paper's, column by column, then what it does not have."""
+METRICS = {
+    "la_s.a.10": "LA_s, 10 strongest (lower is more private)",
+    "la_s.a.full": "LA_s, all places (lower is more private)",
+    "la_x.4": "LA_x, 4 known samples (lower is more private)",
+    "inf": "INF (lower is more useful)",
+    "ffp": "FFP (higher is more useful)",
+    "recovery.f": "recovery F (lower is more private)",
+    "trip.te": "TE of trips (lower is more useful)",
+    "trip.de": "DE of trips (lower is more useful)",
+    "trip.length": "lengths of trips (lower is more useful)",
+    "trip.density": "density of trips (lower is more useful)",
+    "trip.kendall": "Kendall of trips (higher is more useful)",
+    "trip.query": "queries on trips (lower is more useful)",
+    "trip.ffp": "FFP of trips (higher is more useful)",
+}
+"""Panels of an experiment's figure: metrics, and what is good."""
+# markers and dashes tell the methods apart without colour
+_MARKERS = "osD^vPX*"
+_DASHES: tuple[Any, ...] = ("-", (0, (4, 2)), (0, (1, 1.5)), (0, (6, 2, 1, 2)))
+COLOURS = ("#0b3c5d", "#c8102e", "#1d8a5f", "#8a5a00", "#6b3fa0", "#444444")
 RESULT_FILES = ("results.csv", "results.md", "results.json", "epsilon.svg", "size.svg")
 RESAMPLED = "resampled"
 _MOST_SEEDS = 1_000
@@ -93,27 +112,6 @@ _SETTINGS = ("method", "epsilon", "objects", "time_step_s")
 _PAPERS = [m.name for m in METHODS.values() if m.kind == "edited"]
 """What is run unless somebody says: those that need nothing but the build, and keep objects apart."""
 _TIME_STEP = next(p for p in RELEASE if p.name == "time_step")
-
-
-@dataclass(frozen=True)
-class Variant:
-    """A method with what it takes besides epsilon: `rsc:500` (radius), `lg:paper` (spread),
-    `strict:pure` (accounting)."""
-
-    label: str
-    method: str
-    argument: str | None
-
-    @classmethod
-    def parse(cls, text: str) -> Variant:
-        method, _, argument = text.partition(":")
-        if not argument and ":" in text:
-            raise BadInput(
-                f"[[method]] {text!r} is not known",
-                remedy="a spread, radius or accounting follows the colon: lg:250, rsc:500, strict:pure",
-            )
-        find_method(method)
-        return cls(text, method, argument or None)
 
 
 @dataclass(frozen=True)
@@ -136,29 +134,36 @@ class PlannedRun:
 
     objects: int
     seed: int
-    variant: Variant | None = None
-    """None: a resample of the objects."""
+    variant: str | None = None
+    """A method with what it takes besides epsilon: `rsc:500` (radius), `lg:paper` (spread), `strict:pure`
+    (accounting). None: a resample of the objects."""
     epsilon: str | None = None
 
     def request(self, signature: int, size: int | None = None) -> Request:
         """size: how many trips a synthetic method makes."""
         assert self.variant is not None
-        known = {p.name for p in find_method(self.variant.method).parameters}
+        method, colon, argument = self.variant.partition(":")
+        if colon and not argument:
+            raise BadInput(
+                f"[[method]] {self.variant!r} is not known",
+                remedy="a spread, radius or accounting follows the colon: lg:250, rsc:500, strict:pure",
+            )
+        known = {p.name for p in find_method(method).parameters}
         given = {"epsilon": self.epsilon, "seed": str(self.seed)}
         if "signature" in known:
             given["signature"] = str(signature)
-        if self.variant.argument is not None:
+        if argument:
             taken = [name for name in _ARGUMENTS if name in known]
-            given[taken[0] if taken else _ARGUMENTS[-1]] = self.variant.argument
+            given[taken[0] if taken else _ARGUMENTS[-1]] = argument
         if size is not None and "size" in known:
             given["size"] = str(size)
-        return Request.parse(self.variant.method, **given)
+        return Request.parse(method, **given)
 
     def done(
         self, values: dict[str, float], seconds: float = 0.0, step_us: int | None = None
     ) -> Run:
-        label = RESAMPLED if self.variant is None else self.variant.label
         step_s = None if step_us is None else step_us / 1e6
+        label = self.variant or RESAMPLED
         return Run(label, self.epsilon, self.objects, self.seed, step_s, seconds, values)
 
 
@@ -194,9 +199,9 @@ class ExperimentOptions:
         runs = []
         for size in sorted(sizes):
             runs += [PlannedRun(size, seed) for seed in seeds if self.trips]
-            for variant in [Variant.parse(text) for text in self.methods or _PAPERS]:
+            for variant in self.methods or _PAPERS:
                 # methods without noise need no epsilon and one seed
-                noisy = find_method(variant.method).unit is not None
+                noisy = find_method(variant.partition(":")[0]).unit is not None
                 for epsilon in (self.epsilons or ["1"]) if noisy else [None]:
                     for seed in seeds if noisy else seeds[:1]:
                         runs.append(PlannedRun(size, seed, variant, epsilon))
@@ -228,12 +233,6 @@ class ExperimentOptions:
             facts = known(LonLatArea().from_text(region), TimeStretch().from_text(period))
             return OnTrips(trials, self, facts)
         return OnObjects(trials, self, network_of(trials, self.roads, progress))
-
-
-class StudyOptions(Protocol):
-    """Options of an experiment, which say what runs its pieces."""
-
-    def study(self, trials: Trials, progress: Progress) -> Any: ...
 
 
 @dataclass
@@ -278,16 +277,6 @@ class OnObjects:
         return values
 
 
-@dataclass(frozen=True)
-class _TripSide:
-    """What runs of one size are compared with."""
-
-    build: Build
-    reference: Reference
-    compared: int
-    """How many trips."""
-
-
 @dataclass
 class OnTrips:
     """Runs by the metrics on trips."""
@@ -295,28 +284,28 @@ class OnTrips:
     trials: Trials
     options: ExperimentOptions
     facts: tuple[Region, Period]
-    _sides: dict[int, _TripSide] = field(default_factory=dict)
+    _sides: dict[int, tuple[Build, Reference, int]] = field(default_factory=dict)
 
     def run(self, piece: PlannedRun, progress: Progress) -> list[Run]:
-        side = self._side(piece.objects)
-        objects = len(side.build.trajectories)
+        build, reference, compared = self._side(piece.objects)
+        objects = len(build.trajectories)
         if piece.variant is None:
             chosen = np.random.default_rng([piece.seed, objects]).integers(0, objects, objects)
-            again, seconds = side.build.trajectories.take(np.sort(chosen)), 0.0
-            trips = compared_trips(again, side.build.locations, self.facts, piece.seed)
+            again, seconds = build.trajectories.take(np.sort(chosen)), 0.0
+            trips = compared_trips(again, build.locations, self.facts, piece.seed)
         else:
             # synthetic methods make as many as are compared with: divergences depend on how many
-            request = piece.request(self.options.signature, side.compared)
-            tried = self.trials.run(request, piece.seed, side.build, alone=True)
+            request = piece.request(self.options.signature, compared)
+            tried = self.trials.run(request, piece.seed, build, alone=True)
             seconds = tried.seconds
             trips = compared_trips(
                 tried.state.trajectories, tried.state.places, self.facts, piece.seed
             )
-        values = side.reference.compared_with(*trips)
+        values = reference.compared_with(*trips)
         return [replace(piece, objects=objects).done(values, seconds)]
 
-    def _side(self, size: int) -> _TripSide:
-        """One size is kept at a time."""
+    def _side(self, size: int) -> tuple[Build, Reference, int]:
+        """What runs of a size are compared with, and how many trips that is; one size is kept at a time."""
         if size not in self._sides:
             build = some_objects(self.trials.build, size)
             if self.options.each_trip:
@@ -325,7 +314,7 @@ class OnTrips:
             region, _ = self.facts
             box = CellBox(region.x_min, region.y_min, region.x_max, region.y_max)
             compared = compared_trips(build.trajectories, build.locations, self.facts, 0)
-            self._sides = {size: _TripSide(build, Reference.of(box, *compared), len(compared[0]))}
+            self._sides = {size: (build, Reference.of(box, *compared), len(compared[0]))}
         return self._sides[size]
 
 
@@ -356,25 +345,16 @@ def seeds_of(count: int, most: int) -> range:
     return range(1, count + 1)
 
 
-@dataclass(frozen=True)
-class WrittenTables:
-    """What an experiment left behind."""
-
-    files: list[Path]
-    markdown: str
-    runs: int
-
-
 def run_pieces(
     engine: Engine,
     database: Database,
     dataset: str,
     build: BuildRow,
-    options: StudyOptions,
+    options: Any,
     pieces: Sequence[Any],
     progress: Progress,
 ) -> Iterator[Any]:
-    """What the study of the options makes of each piece, here or on workers."""
+    """What `options.study(...)` makes of each piece, here or on workers."""
     asked = (dataset, build.build_id, options)
     with progress.stage("experiment", len(pieces), "runs") as stage:
         for found in deal_out(engine, database, build, _study, asked, _run, pieces, progress):
@@ -382,7 +362,7 @@ def run_pieces(
             stage.advance(1)
 
 
-def _study(database: Database, asked: tuple[str, int, StudyOptions], progress: Progress) -> Any:
+def _study(database: Database, asked: tuple[str, int, Any], progress: Progress) -> Any:
     dataset, build_id, options = asked
     loaded = load_build(database, build_id, progress)
     row = find_build(database, build_id)
@@ -399,30 +379,27 @@ def experiment_on(
     options: ExperimentOptions,
     progress: Progress,
     engine: Engine = LOCAL,
-) -> WrittenTables:
+) -> Experiment:
     """Run all methods on the current build of a dataset and write the files."""
     dataset = find_dataset(database, name)
     build = find_build(database, dataset.require_build())
     pieces = options.plan(dataset, build.trajectories)
-    table, words, data, epsilon, size = files = result_files(name, options.out, options.overwrite)
+    files = result_files(name, options.out, options.overwrite)
     found = run_pieces(engine, database, name, build, options, pieces, progress)
     runs: list[Run] = [run for part in found for run in part]
     seeds = seeds_of(options.seeds, _MOST_SEEDS)
     about = about_run(name, build, seeds, signature=options.signature)
     markdown = as_markdown(runs, about)
-    table.parent.mkdir(parents=True, exist_ok=True)
-    table.write_text(as_csv(runs), "utf-8")
-    words.write_text(markdown, "utf-8")
-    data.write_text(as_json(about, runs=[asdict(run) for run in runs]), "utf-8")
+    write_results(files, runs, markdown, {**about, "runs": [asdict(run) for run in runs]})
     first = runs[0].time_step_s
     largest = max(run.objects for run in runs)
     draw_epsilon(
         [run for run in runs if run.objects == largest and run.time_step_s == first],
         METRICS,
-        epsilon,
+        files[3],
     )
-    draw_size([run for run in runs if run.time_step_s == first], size)
-    return WrittenTables(files, markdown, len(runs))
+    draw_size([run for run in runs if run.time_step_s == first], files[4])
+    return Experiment(name, files, len(runs), progress.seconds, markdown=markdown)
 
 
 def result_files(name: str, out: Path | None, overwrite: bool) -> list[Path]:
@@ -442,21 +419,21 @@ def about_run(name: str, build: BuildRow, seeds: Sequence[int], **asked: int) ->
     }
 
 
-def as_csv(runs: Sequence[Run]) -> str:
-    """One row a run, all metrics."""
+def write_results(
+    files: Sequence[Path], runs: Sequence[Run], markdown: str, document: dict[str, Any]
+) -> None:
+    """One row a run in CSV, with all metrics; Markdown; and JSON."""
     names = sorted({name for run in runs for name in run.values})
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*_SETTINGS, "seed", "seconds", *names])
-    for run in runs:
-        settings = [getattr(run, name) for name in _SETTINGS]
-        values = [run.values.get(name, "") for name in names]
-        writer.writerow([*settings, run.seed, f"{run.seconds:.3f}", *values])
-    return text.getvalue()
-
-
-def as_json(about: dict[str, Any], **found: Any) -> str:
-    return json.dumps({**about, **found}, indent=1) + "\n"
+    files[0].parent.mkdir(parents=True, exist_ok=True)
+    with files[0].open("w", encoding="utf-8", newline="") as table:
+        writer = csv.writer(table, lineterminator="\n")
+        writer.writerow([*_SETTINGS, "seed", "seconds", *names])
+        for run in runs:
+            settings = [getattr(run, name) for name in _SETTINGS]
+            values = [run.values.get(name, "") for name in names]
+            writer.writerow([*settings, run.seed, f"{run.seconds:.3f}", *values])
+    files[1].write_text(markdown, "utf-8")
+    files[2].write_text(json.dumps(document, indent=1) + "\n", "utf-8")
 
 
 def as_markdown(runs: Sequence[Run], about: dict[str, Any]) -> str:
@@ -487,3 +464,89 @@ def _spread(values: Sequence[float], digits: int = 3) -> str:
         return "-"
     mean = f"{np.mean(values):.{digits}f}"
     return mean if len(values) == 1 else f"{mean} ± {np.std(values, ddof=1):.{digits}f}"
+
+
+# Its figures: metrics against epsilon, and time against size.
+
+
+def draw_epsilon(
+    runs: Sequence[Run], metrics: Mapping[str, str], path: Path, columns: int = 3
+) -> None:
+    """Mean of each metric against epsilon; methods without noise are level.
+
+    metrics: their titles; those that no run has are left out.
+    """
+    panels = {name: title for name, title in metrics.items() if any(name in r.values for r in runs)}
+    figure, axes = figure_of(len(panels), columns)
+    epsilons = sorted({float(run.epsilon) for run in runs if run.epsilon is not None}) or [1.0]
+    for axis, (metric, title) in zip(axes, panels.items(), strict=False):
+        for number, method in enumerate(dict.fromkeys(run.method for run in runs)):
+            found: dict[float | None, list[float]] = {}
+            for run in runs:
+                if run.method == method and metric in run.values:
+                    at = None if run.epsilon is None else float(run.epsilon)
+                    found.setdefault(at, []).append(run.values[metric])
+            means = {at: float(np.mean(values)) for at, values in found.items()}
+            if None in means:
+                ends = [min(epsilons) * 0.8, max(epsilons) * 1.25]
+                axis.plot(ends, [means[None]] * 2, **_style(number, method), markevery=[1])
+            elif means:
+                points = [(e, means[e]) for e in epsilons if e in means]
+                axis.plot(*zip(*points, strict=True), **_style(number, method))
+        axis.set_xscale("log")
+        axis.set_xticks(epsilons, [f"{e:g}" for e in epsilons])
+        axis.minorticks_off()
+        axis.set_title(title, fontsize=9, loc="left")
+        axis.set_xlabel("epsilon", fontsize=9)
+        axis.set_ylim(bottom=0)
+    _legend(figure, axes[0])
+    save_svg(figure, path)
+
+
+def draw_size(runs: Sequence[Run], path: Path) -> None:
+    """Seconds to draw and edit, in memory, against the number of objects."""
+    figure, (axis,) = figure_of(1)
+    for number, method in enumerate(dict.fromkeys(run.method for run in runs)):
+        mine = [r for r in runs if r.method == method]
+        sizes = sorted({r.objects for r in mine})
+        took = [float(np.mean([r.seconds for r in mine if r.objects == size])) for size in sizes]
+        axis.plot(sizes, took, **_style(number, method))
+    axis.set_xlabel("objects", fontsize=9)
+    axis.set_ylabel("seconds", fontsize=9)
+    axis.set_ylim(bottom=0)
+    axis.set_title("Time to draw and edit", fontsize=9, loc="left")
+    _legend(figure, axis)
+    save_svg(figure, path)
+
+
+def figure_of(panels: int, columns: int = 3) -> tuple[Any, list[Any]]:
+    from matplotlib.figure import Figure
+
+    columns = min(panels, columns)
+    rows = -(-panels // columns)
+    figure = Figure(figsize=(3.6 * columns + 1.4, 2.9 * rows + 0.7), layout="constrained")
+    axes = list(figure.subplots(rows, columns, squeeze=False).flat)
+    for axis in axes[panels:]:
+        axis.set_visible(False)
+    for axis in axes[:panels]:
+        for side in ("top", "right"):
+            axis.spines[side].set_visible(False)
+        axis.tick_params(labelsize=8)
+        axis.grid(axis="y", color="#e2e6ea", linewidth=0.6)
+    return figure, axes
+
+
+def _style(number: int, method: str) -> dict[str, Any]:
+    return {
+        "label": method,
+        "color": COLOURS[number % len(COLOURS)],
+        "marker": _MARKERS[number % len(_MARKERS)],
+        "linestyle": _DASHES[number % len(_DASHES)],
+        "markersize": 4,
+        "linewidth": 1.2,
+    }
+
+
+def _legend(figure: Any, axis: Any) -> None:
+    handles, labels = axis.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=6, frameon=False, fontsize=8)

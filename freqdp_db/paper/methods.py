@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from freqdp_db.errors import VerificationFailed
 from freqdp_db.methods.contract import Nothing, Recorded, StepContext, Taken, WorkingSet
@@ -17,9 +17,6 @@ from freqdp_db.paper.klt import KLT
 from freqdp_db.paper.w4m import W4M
 from freqdp_db.privacy.noise import RandomSource
 
-if TYPE_CHECKING:
-    from freqdp_db.paper.cell_counts import Baseline
-
 __all__ = ["CLOSURE", "COMPARED"]
 
 
@@ -29,19 +26,20 @@ class BaselineStep(SyntheticStep):
     options = SyntheticOptions
     logs = Nothing
 
-    def method(self) -> Baseline:
-        """Its draw and its trips: a module of its name has them."""
-        found: Baseline = import_module(f"freqdp_db.paper.{self.name}").METHOD
-        return found
+    @property
+    def _module(self) -> Any:
+        """Of its name: `Draw`, `draw`, `make_trips` and `objects`. It has compiled kernels."""
+        return import_module(f"freqdp_db.paper.{self.name}")
 
     @property
     def draws(self) -> type:  # type: ignore[override]
-        return self.method().draws
+        found: type = self._module.Draw
+        return found
 
     def noisy_objects(self, drawn: Any) -> int:
         from freqdp_db.methods.synthesis.plan import SCALE
 
-        return int(self.method().objects(drawn).sum()) // SCALE
+        return int(self._module.objects(drawn).sum()) // SCALE
 
     def draw(
         self, world: StepContext, state: WorkingSet, options: SyntheticOptions, source: RandomSource
@@ -50,7 +48,7 @@ class BaselineStep(SyntheticStep):
 
         region, period = world.public_facts(options.region, options.period)
         trips = cut_trips(state.trajectories, state.places, region, period)
-        return self.method().draw(trips, region, options.parameters.epsilon, source)
+        return self._module.draw(trips, region, options.parameters.epsilon, source)
 
     def released(
         self, world: StepContext, drawn: Any, logged: Any, options: SyntheticOptions
@@ -58,8 +56,10 @@ class BaselineStep(SyntheticStep):
         from freqdp_db.paper.cell_counts import noisy_size
 
         facts = world.public_facts(options.region, options.period)
-        count = options.size or noisy_size(self.method().objects(drawn), options.every)
-        return self.method().trips(drawn, *facts, options.parameters.epsilon, count, options.every)
+        count = options.size or noisy_size(self._module.objects(drawn), options.every)
+        epsilon = options.parameters.epsilon
+        trips, places = self._module.make_trips(drawn, *facts, epsilon, count, options.every)
+        return trips, places
 
     def carry_out(
         self, world: StepContext, state: WorkingSet, drawn: Any, options: SyntheticOptions

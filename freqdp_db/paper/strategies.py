@@ -20,6 +20,7 @@ from numba import njit
 
 from freqdp_db.engines.ranges import joined, map_each, map_ranges
 from freqdp_db.model.arrays import Flags, Ids, Ints, Metres, offsets_from, offsets_of, owners
+from freqdp_db.model.kernels import longer
 from freqdp_db.model.trajectories import Locations, Trajectories
 from freqdp_db.search.best import (
     ANYWHERE,
@@ -27,12 +28,12 @@ from freqdp_db.search.best import (
     Nearest,
     Queries,
     empty_lists,
-    grown,
     limit_of,
     mark,
     offer,
     pop,
     push,
+    rough_squared_distance,
     search,
     sort_list,
     squared_distance,
@@ -41,8 +42,6 @@ from freqdp_db.search.best import (
 )
 from freqdp_db.search.grid import ROOT, distinct_segments, interleave
 from freqdp_db.search.nearest import index_segments, nearest_trajectories
-
-_TINY = 1e-300
 
 
 class SegmentRows(NamedTuple):
@@ -71,22 +70,6 @@ def distinct_rows(trajectories: Trajectories, locations: Locations) -> SegmentRo
         segments.trajectory,
         segments.position,
     )
-
-
-@njit(cache=True, inline="always")
-def rough_squared_distance(px, py, ax, ay, bx, by):  # type: ignore[no-untyped-def]
-    """`squared_distance` but for its last bits: to compare with a limit, which has half a
-    millimetre to spare.
-
-    Without branches: half of the segments have length 0 and most points project beyond an end, by
-    no rule that a processor could guess, and a wrong guess costs as much as the arithmetic.
-    """
-    dx, dy = bx - ax, by - ay
-    ux, uy = px - ax, py - ay
-    length2 = dx * dx + dy * dy
-    t = max(0.0, min(ux * dx + uy * dy, length2)) / max(length2, _TINY)
-    ex, ey = ux - t * dx, uy - t * dy
-    return ex * ex + ey * ey
 
 
 @njit(cache=True)
@@ -293,7 +276,7 @@ def _best_fit_range(first, last, asked, way, box, rows, cell_offsets, occupied):
                 if distance2 > limit2:
                     break
             if visits == len(members):
-                members = grown(members)
+                members = longer(members, 0)
             visited[cell] = True
             members[visits] = cell
             visits += 1
@@ -320,7 +303,7 @@ def _best_fit_range(first, last, asked, way, box, rows, cell_offsets, occupied):
             if cell >= _CELLS // 4:
                 continue
             if len(queue_d) < queued + 4:
-                queue_d, queue_n = grown(queue_d), grown(queue_n)
+                queue_d, queue_n = longer(queue_d, 0), longer(queue_n, 0)
             for child in range(4 * cell, 4 * cell + 4):
                 if not occupied[child] or visited[child]:
                     continue

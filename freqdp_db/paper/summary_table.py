@@ -24,6 +24,7 @@ from freqdp_db.engines.partitions import LOCAL, Engine
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.attacks.recovery import Truth
 from freqdp_db.evaluation.evaluate import measure
+from freqdp_db.evaluation.figures import save_svg
 from freqdp_db.evaluation.pair import Case, Pair
 from freqdp_db.evaluation.trials import Trials, refusal, require_possible
 from freqdp_db.evaluation.utility import (
@@ -39,21 +40,22 @@ from freqdp_db.model.arrays import offsets_from, rows_of
 from freqdp_db.model.trajectories import Build, Trajectories
 from freqdp_db.paper.bench import search_times
 from freqdp_db.paper.experiment import (
+    COLOURS,
     Run,
-    WrittenTables,
     about_run,
-    as_csv,
-    as_json,
     check_sizes,
+    draw_epsilon,
+    figure_of,
     network_of,
     result_files,
     run_pieces,
     seeds_of,
     some_objects,
+    write_results,
 )
-from freqdp_db.paper.figures import StepTimes, draw_efficiency, draw_epsilon
 from freqdp_db.progress import Progress
 from freqdp_db.release.request import Request
+from freqdp_db.results import Experiment
 from freqdp_db.roads.network import Network
 
 # The paper's summary table: what it compares, with which parameters, and the values it has.
@@ -303,6 +305,17 @@ class PaperOptions:
         return PaperStudy(trials, self, network)
 
 
+@dataclass(frozen=True)
+class StepTimes:
+    """How long the steps of GL take, and a query of each search, for one number of objects."""
+
+    objects: int
+    steps: dict[str, float]
+    """Seconds."""
+    searches: dict[str, float]
+    """Microseconds."""
+
+
 @dataclass
 class PaperStudy:
     """The runs of the table and of the figures; nothing is published and nothing spent."""
@@ -384,7 +397,7 @@ def paper_on(
     options: PaperOptions,
     progress: Progress,
     engine: Engine = LOCAL,
-) -> WrittenTables:
+) -> Experiment:
     """Run the paper's comparison on the current build of a dataset and write its files."""
     build = find_build(database, find_dataset(database, name).require_build())
     planned, sizes = options.plan(build.trajectories), options.objects(build.trajectories)
@@ -393,7 +406,7 @@ def paper_on(
             "[[paper]] needs [[roads]]: five of its columns are a recovery attack",
             remedy="name an edge table: [[roads]] schema.table (freqdp load roads makes one)",
         )
-    table, words, data, epsilon, times = files = result_files(name, options.out, options.overwrite)
+    files = result_files(name, options.out, options.overwrite)
     result = PaperResult()
     pieces: list[PaperRun | int] = [*planned, *sizes]
     found = run_pieces(engine, database, name, build, options, pieces, progress)
@@ -407,13 +420,12 @@ def paper_on(
     about = about_run(name, build, seeds_of(options.seeds, _MOST_SEEDS), objects=sizes[-1])
     markdown = paper_markdown(result, about)
     published = {row.title: dict(zip(COLUMNS.values(), row.values, strict=True)) for row in ROWS}
-    table.parent.mkdir(parents=True, exist_ok=True)
-    table.write_text(as_csv(result.runs), "utf-8")
-    words.write_text(markdown, "utf-8")
-    data.write_text(as_json(about, published=published, **asdict(result)), "utf-8")
-    draw_epsilon([run for run in result.runs if run.method in FIGURE], PANELS, epsilon, columns=4)
-    draw_efficiency(result.times, times)
-    return WrittenTables(files, markdown, len(result.runs))
+    document = {**about, "published": published, **asdict(result)}
+    write_results(files, result.runs, markdown, document)
+    figure = [run for run in result.runs if run.method in FIGURE]
+    draw_epsilon(figure, PANELS, files[3], columns=4)
+    draw_efficiency(result.times, files[4])
+    return Experiment(name, files, len(result.runs), progress.seconds, markdown=markdown)
 
 
 def paper_markdown(result: PaperResult, about: dict[str, Any]) -> str:
@@ -440,3 +452,27 @@ def paper_markdown(result: PaperResult, about: dict[str, Any]) -> str:
 
 def _cell(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}"
+
+
+def draw_efficiency(times: Sequence[StepTimes], path: Path) -> None:
+    """The paper's other figure: the ways to search, and local against global, by size."""
+    figure, (search, steps) = figure_of(2)
+    sizes = [str(t.objects) for t in times]
+    for axis, series, title, unit in (
+        (search, [t.searches for t in times], "One query of the global step", "microseconds"),
+        (steps, [t.steps for t in times], "Steps of GL", "seconds"),
+    ):
+        names = list(series[0])
+        width = 0.8 / max(len(names), 1)
+        for number, name in enumerate(names):
+            at = [i + (number - (len(names) - 1) / 2) * width for i in range(len(sizes))]
+            colour = COLOURS[number % len(COLOURS)]
+            values = [found[name] for found in series]
+            axis.bar(at, values, width * 0.9, label=name, color=colour)
+        axis.set_xticks(range(len(sizes)), sizes)
+        axis.set_yscale("log")
+        axis.set_title(title, fontsize=9, loc="left")
+        axis.set_xlabel("objects", fontsize=9)
+        axis.set_ylabel(f"{unit} (log scale)", fontsize=9)
+        axis.legend(frameon=False, fontsize=8)
+    save_svg(figure, path)

@@ -88,12 +88,11 @@ class PaperVerbs(Connected):
         workers: Workers = None,
     ) -> "Experiment":
         """Measure methods side by side: a table and two figures. Publishes and spends nothing."""
-        from freqdp_db.dataset.road_tables import found_roads, some_roads
+        from freqdp_db.dataset.road_tables import some_roads
         from freqdp_db.paper.experiment import ExperimentOptions, experiment_on
         from freqdp_db.paper.summary_table import PaperOptions, paper_on
-        from freqdp_db.results import Experiment
 
-        table, folder = some_roads(roads, map), None if out is None else Path(out)
+        folder = None if out is None else Path(out)
         if paper:
             asked = None if signature == _PAPERS_SIGNATURE else signature
             given = {"[[method]]": method, "[[time_step]]": time_step, "[[signature]]": asked}
@@ -108,20 +107,16 @@ class PaperVerbs(Connected):
                 remedy="say [[paper]], or leave them out",
             )
         database = self._installed()
+        found = some_roads(database, roads, map)
         with self._started(engine, workers, kernels=False) as (progress, running):
-            found = found_roads(database, table)
             if paper:
                 papers = PaperOptions(objects, epsilon, seeds, poi, category, found, folder, force)
-                written = paper_on(database, dataset, papers, progress, running)
-            else:
-                options = ExperimentOptions(
-                    method, epsilon, objects, seeds, signature, time_step, found, folder, force,
-                    trips, each_trip,
-                )  # fmt: skip
-                written = experiment_on(database, dataset, options, progress, running)
-        return Experiment(
-            dataset, written.files, written.runs, progress.seconds, markdown=written.markdown
-        )
+                return paper_on(database, dataset, papers, progress, running)
+            options = ExperimentOptions(
+                method, epsilon, objects, seeds, signature, time_step, found, folder, force,
+                trips, each_trip,
+            )  # fmt: skip
+            return experiment_on(database, dataset, options, progress, running)
 
     @command("bench search")
     def bench_search(

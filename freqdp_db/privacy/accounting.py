@@ -46,6 +46,14 @@ def pure_cost(epsilon: Fraction) -> Fraction:
     return epsilon * epsilon / 2
 
 
+def pure_epsilon(rho: Fraction) -> Fraction:
+    """The epsilon of what is epsilon-DP and costs this rho, to 15 digits and rounded up."""
+    with localcontext() as context:
+        context.prec = _DIGITS
+        epsilon = (2 * _decimal(rho)).sqrt().quantize(_STEP)
+        return Fraction(epsilon if epsilon * epsilon >= 2 * _decimal(rho) else epsilon + _STEP)
+
+
 @lru_cache
 def rho_for(epsilon: Fraction, delta: Fraction) -> Fraction:
     """The largest rho, to 15 digits and rounded down, that is (epsilon, delta)-DP."""

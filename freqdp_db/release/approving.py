@@ -94,9 +94,9 @@ def approve(
             measured.require_within(release.name, dataset.max_exposure, dataset.name)
 
         def require_no_conflict(connection: Connection) -> None:
-            queue_up(connection, database, dataset.account_id)
+            queue_up(connection, dataset.account_id)
             refuse_conflicting_releases(
-                connection, database, dataset, Request.of(release), None,
+                connection, dataset, Request.of(release), None,
                 build=find_build(database, release.build_id), replaces=replaces,
             )  # fmt: skip
 

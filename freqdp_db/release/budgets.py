@@ -21,10 +21,11 @@ from freqdp_db.privacy.accounting import (
     cost_of_several,
     epsilon_of,
     percent_at_most,
+    pure_epsilon,
     rounded_up,
 )
 from freqdp_db.privacy.guarantee import DELTA, ProtectedUnit
-from freqdp_db.release.conflicts import with_true_samples
+from freqdp_db.release.conflicts import names_of, with_true_samples
 
 # Budgets for one object with all its data: given as epsilon, kept as rho, and said in words.
 
@@ -38,8 +39,8 @@ def raise_for_persons(
     """Let the source spend so much more for each object; opens the ledger if there is none."""
     more = rho_of(database, epsilon, DELTA)
     with database.begin() as connection:
-        account, _ = open_account(connection, database, dataset.account_id, "person")
-        grant_budget(connection, database, account, more, reason)
+        account, _ = open_account(connection, dataset.account_id, "person")
+        grant_budget(connection, account, more, reason)
 
 
 def open_for_persons(database: Database, dataset: DatasetRow) -> None:
@@ -49,9 +50,9 @@ def open_for_persons(database: Database, dataset: DatasetRow) -> None:
     opening = rho_of(database, DEFAULT_EPSILON, DELTA)
     # in one transaction: two who say the region at once do not both grant
     with database.begin() as connection:
-        account, is_new = open_account(connection, database, dataset.account_id, "person")
+        account, is_new = open_account(connection, dataset.account_id, "person")
         if is_new:
-            grant_budget(connection, database, account, opening, "opening budget")
+            grant_budget(connection, account, opening, "opening budget")
 
 
 def in_words(protected: ProtectedUnit, zcdp: Decimal, pure: Decimal = Decimal(0)) -> str:
@@ -102,6 +103,10 @@ class UnitBudget(Budget, Document):
         said = [in_words(self.protected, self.spent - pure, pure)]
         if self.stretch is not None and self.windows > 1:
             epsilon = epsilon_of(Fraction(self.together), Fraction(DELTA))
+            # a release that is gone with a merged budget may have been either
+            if all(entry.release is not None and not entry.zcdp for entry in spends):
+                plainly = sum(pure_epsilon(Fraction(entry.amount)) for entry in spends)
+                epsilon = min(epsilon, Fraction(plainly))
             said.append(
                 f"That is for the {self.stretch} with most spent. Different {self.stretch}s do not add "
                 f"up, so the budget is there again for each; {self.protected.noun}s with data in all "
@@ -123,12 +128,12 @@ class SourceBudget(UnitBudget):
 def source_budget(database: Database, account_id: int) -> SourceBudget:
     """All budgets of a source, with all their entries."""
     with database.begin() as session:
-        beside = with_true_samples(published_beside(session, database, account_id))
+        beside = with_true_samples(published_beside(session, account_id))
     first, *others = (
         UnitBudget(
             **vars(found),
             ledger=ledger.entries(database, found.account_id),
-            true_samples=[f"{release.name} ({release.method})" for release in beside],
+            true_samples=names_of(beside),
         )
         for found in ledger.budgets(database, account_id)
     )
@@ -146,7 +151,7 @@ def raise_budget(
         raise_for_persons(database, dataset, more, reason)
     elif unit == "occurrence":
         with database.begin() as session:
-            ledger.grant_budget(session, database, dataset.account_id, more, reason)
+            ledger.grant_budget(session, dataset.account_id, more, reason)
     else:
         raise BadInput(f"[[unit]] {unit!r} is not known", remedy="use occurrence or person")
 

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from freqdp_db.dataset.snapping import Snap
+from freqdp_db.dataset.text_values import Snap
 from freqdp_db.db import releases
 from freqdp_db.db.builds import find_build
 from freqdp_db.db.connection import Database
+from freqdp_db.db.datasets import get_dataset
 from freqdp_db.db.names import format_name, format_relation
 from freqdp_db.db.published import catalog_row, may_read, read_catalog
-from freqdp_db.db.releases import ReleaseRow, list_steps, provenance
+from freqdp_db.db.releases import ReleaseRow, ledger_head, list_steps
 from freqdp_db.errors import PermissionMissing
 from freqdp_db.methods import kinds
 from freqdp_db.methods.contract import WITHOUT_SAMPLES, Kind
@@ -92,7 +93,7 @@ def published(database: Database) -> list[Published]:
 def find_published(database: Database, name: str) -> Published:
     """A row of the catalogue, or a series as one; raises NotFound."""
     with database.begin() as connection:
-        row = catalog_row(connection, database, name)
+        row = catalog_row(connection, name)
     return Published(**row, schema=database.settings.release_schema)
 
 
@@ -159,7 +160,7 @@ def notes_for(kind: Kind, values: Mapping[str, Any], timezone: str, snap: str) -
 def _times(kind: Kind, values: Mapping[str, Any], timezone: str) -> str:
     if kind == "counts":
         return f"Time bins are in the time zone {timezone}."
-    local = f"at AT TIME ZONE '{timezone}'"
+    local = f"sampled_at AT TIME ZONE '{timezone}'"
     if values.get("dates") is not None:
         return f"Dates were left out. Hours are those of the time zone {timezone}: write {local}."
     said = f"Days and hours are those of the time zone {timezone}: write {local} before you group by them."
@@ -185,9 +186,8 @@ def catalogue_entry(
     database: Database, release: ReleaseRow, request: Request, rows: int, timezone: str
 ) -> tuple[dict[str, dict[str, str]], dict[str, Any]]:
     """The comments of each relation of a release, by its suffix, and its row of the catalogue."""
-    origin = provenance(database, release)
     with database.begin() as connection:
-        steps = list_steps(connection, database, release.release_id)
+        steps = list_steps(connection, release.release_id)
     errors = request.remarks([step.counts for step in steps]).errors
     snap = find_build(database, release.build_id).snap
     notes = notes_for(request.method.kind, request.values, timezone, snap)
@@ -203,14 +203,14 @@ def catalogue_entry(
     }
     told = {"notes": notes} | ({"errors": errors} if errors else {})
     return comments, {
-        "dataset": origin.dataset,
+        "dataset": get_dataset(database, release.dataset_id).name,
         "method": release.method,
         "kind": release.kind,
         "parameters": request.published(),
         "guarantee": release.guarantee | told,
         "granted": release.granted,
         "rows": rows,
-        "ledger_head": origin.ledger_head,
+        "ledger_head": ledger_head(database, release),
         "time_window": release.window,
         "series": release.series,
     }
@@ -263,18 +263,17 @@ def find_object(database: Database, object_key: str) -> list[Whereabouts]:
     """One for each build that holds the object, and for each release made from it."""
     found = []
     for row in releases.find_object(database, object_key):
-        released_id, note = row.released_id, None
-        if row.method is not None:
-            method = find_method(row.method)
+        named, parameters, note = row.pop("method"), row.pop("parameters"), None
+        if named is not None:
+            method = find_method(named)
             steps = {step.name for step in method.steps}
             if method.kind in WITHOUT_SAMPLES:
-                released_id, note = None, _SYNTHETIC
-            elif steps & {"cut", "points"} or (row.parameters or {}).get("pieces") is not None:
-                released_id, note = None, _PIECES
+                row["released_id"], note = None, _SYNTHETIC
+            elif steps & {"cut", "points"} or parameters.get("pieces") is not None:
+                row["released_id"], note = None, _PIECES
             elif "swap" in steps:
                 note = _SWAPPED
             elif method.makes_areas:
                 note = _GROUPED
-        where = row.dataset, row.build_id, row.trajectory_id, row.release, row.state
-        found.append(Whereabouts(*where, released_id, note))
+        found.append(Whereabouts(**row, note=note))
     return found

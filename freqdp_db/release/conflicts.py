@@ -7,14 +7,13 @@ from collections.abc import Collection, Iterable, Sequence
 
 from freqdp_db.db import releases
 from freqdp_db.db.builds import BuildRow
-from freqdp_db.db.connection import Connection, Database
+from freqdp_db.db.connection import Connection
 from freqdp_db.db.datasets import DatasetRow
 from freqdp_db.db.releases import PublishedBeside
 from freqdp_db.errors import BadInput
 from freqdp_db.methods.contract import WITHOUT_SAMPLES, Method
 from freqdp_db.methods.registry import find_method
 from freqdp_db.methods.unlinking.family import accepted_beside
-from freqdp_db.privacy.guarantee import ProtectedUnit
 from freqdp_db.release.request import Request
 
 _LEAVE = "leave this one held: curators can read it"
@@ -25,7 +24,6 @@ _FEW = 3
 
 def refuse_conflicting_releases(
     connection: Connection,
-    database: Database,
     dataset: DatasetRow,
     request: Request,
     held: bool | None,
@@ -49,9 +47,9 @@ def refuse_conflicting_releases(
     beside = [
         other
         for other in releases.published_beside(
-            connection, database, dataset.account_id, running=True
+            connection, dataset.account_id, build=build, running=True
         )
-        if other.name not in replaces and other.shares_time(build)
+        if other.name not in replaces
     ]
     if method.kind == "unlinked":
         accepted = accepted_beside(request.values)
@@ -61,7 +59,7 @@ def refuse_conflicting_releases(
             if not _is_accepted(other, accepted)
             and (
                 find_method(other.method).links
-                or releases.times_overlap(connection, database, build.build_id, other.build_id)
+                or releases.times_overlap(connection, build.build_id, other.build_id)
             )
         ]
         if others:
@@ -71,7 +69,7 @@ def refuse_conflicting_releases(
             other
             for other in beside
             if find_method(other.method).kind == "unlinked"
-            and not _accepts_linked(connection, database, other)
+            and not _accepts_linked(connection, other)
         ]
         if unlinked:
             _refuse_linking(unlinked[0], approving=held is None)
@@ -87,28 +85,33 @@ def joined_with(beside: Iterable[PublishedBeside]) -> list[PublishedBeside]:
 
 
 def said_of_others(
-    method: Method, beside: Sequence[PublishedBeside], protected: ProtectedUnit, build: BuildRow
+    connection: Connection,
+    dataset: DatasetRow,
+    build: BuildRow,
+    method: Method,
+    name: str | None = None,
 ) -> list[str]:
     """What a guarantee for an object does not cover beside other releases, for `not_protected`.
 
     Said of a release with such a guarantee beside ones with true samples, and the other way round. Where
     a day, week or month of an object is protected at a time, what shows other times is not beside it.
+    name: the release that the others are beside, if it is published.
     """
-    if protected.stretch is not None:
-        beside = [other for other in beside if other.shares_time(build)]
+    if method.unit != "person" and method.kind in WITHOUT_SAMPLES:
+        return []
+    at_a_time = None if dataset.protected.stretch is None else build
+    found = releases.published_beside(connection, dataset.account_id, build=at_a_time)
+    beside = [other for other in found if other.name != name]
     if method.unit == "person":
         return [
-            f"true samples of the same objects in {_named(other)}, which is published as well: no "
-            "guarantee covers them and no sum counts them"
-            for other in with_true_samples(beside)
+            f"true samples of the same objects in {others}, published as well: no guarantee covers "
+            "them and no sum counts them"
+            for others in names_of(with_true_samples(beside))
         ]
-    if method.kind in WITHOUT_SAMPLES:
-        return []
     return [
-        f"what {_named(other)}, which is published as well, guarantees for one object: this release "
-        "has true samples of the same objects, which that guarantee does not cover"
-        for other in beside
-        if find_method(other.method).unit == "person"
+        f"what {others}, published as well, guarantees for one object: this release has true "
+        "samples of the same objects, which that guarantee does not cover"
+        for others in names_of(o for o in beside if find_method(o.method).unit == "person")
     ]
 
 
@@ -117,8 +120,20 @@ def with_true_samples(beside: Iterable[PublishedBeside]) -> list[PublishedBeside
     return [other for other in beside if find_method(other.method).kind not in WITHOUT_SAMPLES]
 
 
-def _named(other: PublishedBeside) -> str:
-    return f"{other.name} ({other.method})"
+def names_of(others: Iterable[PublishedBeside]) -> list[str]:
+    """By their names, with their methods; of a series with more than a few windows, all at once."""
+    by_series: dict[str, list[PublishedBeside]] = {}
+    for other in others:
+        by_series.setdefault(other.series or f"{other.name}:", []).append(other)
+    return [
+        words
+        for series, windows in by_series.items()
+        for words in (
+            [f"{len(windows)} windows of {series} ({windows[0].method})"]
+            if len(windows) > _FEW
+            else [f"{window.name} ({window.method})" for window in windows]
+        )
+    ]
 
 
 def _is_accepted(other: PublishedBeside, accepted: Collection[str]) -> bool:
@@ -126,10 +141,10 @@ def _is_accepted(other: PublishedBeside, accepted: Collection[str]) -> bool:
     return other.name in accepted or f"{other.dataset}_current" in accepted
 
 
-def _accepts_linked(connection: Connection, database: Database, other: PublishedBeside) -> bool:
+def _accepts_linked(connection: Connection, other: PublishedBeside) -> bool:
     """Whether an unlinked release was made although a linked one was out: then one more is no news."""
     named = accepted_beside(other.parameters)
-    methods = (releases.method_of(connection, database, name) for name in named)
+    methods = (releases.method_of(connection, name) for name in named)
     return any(name.endswith("_current") for name in named) or any(
         find_method(method).links for method in methods if method is not None
     )

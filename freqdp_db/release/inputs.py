@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from freqdp_db.dataset.facts import coverage_of, facts_in, facts_of
 from freqdp_db.dataset.projection import InSource
-from freqdp_db.dataset.snapping import Snap
+from freqdp_db.dataset.text_values import Snap
 from freqdp_db.db.builds import BuildRow, all_cells, cell_segments, grid_of
 from freqdp_db.db.connection import Connection, Database
 from freqdp_db.db.datasets import DatasetRow, choosing_warnings
-from freqdp_db.db.ledger import find_budget
+from freqdp_db.db.ledger import require_unit
 from freqdp_db.db.source import (
     definition_of,
     read_name,
@@ -127,20 +127,29 @@ def _read(
 
 
 def require_public_inputs(
+    connection: Connection, dataset: DatasetRow, build: BuildRow, request: Request
+) -> None:
+    """For persons, refuse another unit than the budget counts, and what would let one object's rows decide
+    what becomes of those of others."""
+    if request.method.unit != "person":
+        return
+    require_unit(connection, dataset.dataset_id, build.build_id)
+    _require_times(dataset, build, request)
+    require_public_tables(connection, dataset, build, request)
+
+
+def require_public_tables(
     connection: Connection,
-    database: Database,
     dataset: DatasetRow,
     build: BuildRow,
     request: Request,
 ) -> None:
-    """For persons, refuse what would let one object's rows decide what becomes of those of others."""
+    """For persons, refuse tables that are taken as public and read the source: as they are now."""
     if request.method.unit != "person":
         return
-    _require_objects(database, dataset, request)
-    _require_times(dataset, build, request)
     source = dataset.source_schema, dataset.source_relation
     for option, relation in _public_tables(connection, build, request):
-        require_not_from(connection, database, option, relation, source)
+        require_not_from(connection, option, relation, source)
 
 
 def _public_tables(
@@ -156,22 +165,6 @@ def _public_tables(
     if (anchors := Snap.parse(build.snap).relation) is not None:
         found.append(("[[snap]] anchors:", anchors))
     return found
-
-
-def _require_objects(database: Database, dataset: DatasetRow, request: Request) -> None:
-    """Objects of the column that the budget was opened for, or persons that the owner has named.
-
-    Of a driver with a hundred trips, what was spent for one trip says nothing.
-    """
-    budget = find_budget(database, dataset.account_id)
-    if budget.population is None and budget.object_column != dataset.mapping.object:
-        raise BadInput(
-            f"[[method]] {request.method.name} is for one {dataset.mapping.object}, and the budget of "
-            f"{budget.source} is for one {budget.object_column}",
-            remedy="if both columns name the same persons, say so: freqdp dataset set "
-            f"{shlex.quote(dataset.name)} --persons NAME; if not, register its objects by "
-            f"{budget.object_column}",
-        )
 
 
 def _require_times(dataset: DatasetRow, build: BuildRow, request: Request) -> None:
@@ -212,7 +205,7 @@ def notes_for_persons(
             f"what {what} reads, which {option} names, cannot be traced: it must not be made "
             "from the data"
             for option, relation in _public_tables(connection, build, request)
-            for what in untraced(connection, database, *relation)
+            for what in untraced(connection, *relation)
         ]
     said = [*covered.lines(dataset.name), *(f"Warning: {what}." for what in warnings)]
     return [in_options(line) for line in said]
@@ -241,18 +234,12 @@ def parse_memory(given: int | str) -> int:
 def search_within(database: Database, build_id: int, build: Build, memory: int) -> Search:
     """The search over the grid of a build, which holds so many bytes of its segments at most."""
     with database.begin() as connection:
-        cells = all_cells(connection, database, build_id)
-        frame = grid_of(connection, database, build_id)
+        cells = all_cells(connection, build_id)
+        frame = grid_of(connection, build_id)
 
     def read(wanted: Ints | None) -> tuple[Ids, Ids]:
         with database.begin() as connection:
-            return cell_segments(connection, database, build_id, wanted)
+            return cell_segments(connection, build_id, wanted)
 
-    grid = StoredGrid(
-        Frame(frame["x"], frame["y"], frame["side"], int(frame["levels"])),
-        cells.cell,
-        cells.segments,
-        cells.box,
-        read,
-    )
-    return GridSearch(grid, build.trajectories, memory)
+    own = Frame(frame["x"], frame["y"], frame["side"], int(frame["levels"]))
+    return GridSearch(StoredGrid(own, *cells, read), build.trajectories, memory)

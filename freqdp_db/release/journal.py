@@ -44,8 +44,8 @@ class StoredJournal:
 
     def __post_init__(self) -> None:
         with self.database.begin(snapshot=True) as connection:
-            steps = releases.list_steps(connection, self.database, self.release.release_id)
-            key = releases.load_key(connection, self.database, self.release.release_id)
+            steps = releases.list_steps(connection, self.release.release_id)
+            key = releases.load_key(connection, self.release.release_id)
         self._committed = {step.step: step for step in steps}
         self._key = key if len(key) else None
         for step in steps:
@@ -65,9 +65,7 @@ class StoredJournal:
             return None
         try:
             with self.database.begin() as connection:
-                drawn = _drawn(
-                    connection, self.database, self.release.release_id, turn, world, state
-                )
+                drawn = _drawn(connection, self.release.release_id, turn, world, state)
         except VerificationFailed as error:
             raise self._refused(error.message) from None
         if len(drawn) != known.drawn:
@@ -132,11 +130,11 @@ class ReplayJournal:
     _steps: dict[int, StepRow] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        steps = releases.list_steps(self.connection, self.database, self.release_id)
+        steps = releases.list_steps(self.connection, self.release_id)
         self._steps = {step.step: step for step in steps}
 
     def key(self) -> Ints:
-        key = releases.load_key(self.connection, self.database, self.release_id)
+        key = releases.load_key(self.connection, self.release_id)
         if len(np.unique(key)) != len(key):
             raise VerificationFailed("the key does not give every trajectory an id of its own")
         return key
@@ -144,9 +142,7 @@ class ReplayJournal:
     def drawn(self, turn: Turn, world: StepContext, state: WorkingSet) -> Any:
         if turn.number not in self._steps:
             raise VerificationFailed(f"step {turn.number} was never drawn")
-        return _drawn(
-            self.connection, self.database, self.release_id, turn, world, state, self.checks
-        )
+        return _drawn(self.connection, self.release_id, turn, world, state, self.checks)
 
     def source(self, number: int) -> RandomSource:
         raise AssertionError("a replay draws nothing")
@@ -180,7 +176,7 @@ class ReplayJournal:
         """The log of a step; of edits, each partition reads what concerns its trajectories."""
         if turn.step.logs is not EditLog:
             return load_columns(
-                self.connection, self.database, self.release_id, turn.number, "log", turn.step.logs
+                self.connection, self.release_id, turn.number, "log", turn.step.logs
             )
         partitions = state.partitions
         # without a limit at either end, so that a stray trajectory shows
@@ -194,7 +190,6 @@ class ReplayJournal:
 
 def _drawn(
     connection: Connection,
-    database: Database,
     release_id: int,
     turn: Turn,
     world: StepContext,
@@ -205,7 +200,7 @@ def _drawn(
     number, step = turn.number, turn.step
     if number == 1 and len(state.key) != len(state.trajectories):
         raise VerificationFailed("the key does not give every trajectory an id of its own")
-    drawn = load_columns(connection, database, release_id, number, "draw", step.draws)
+    drawn = load_columns(connection, release_id, number, "draw", step.draws)
     try:
         if checks:
             step.require_drawn_from(world, state, drawn)
@@ -224,4 +219,4 @@ def _own_edits(
     """What the log says of the trajectories of a partition."""
     database = reach.database()
     with database.begin(snapshot=True) as connection:
-        return load_edits(connection, database, release_id, step, limits)
+        return load_edits(connection, release_id, step, limits)

@@ -18,13 +18,14 @@ from freqdp_db.dataset.memory import load_build
 from freqdp_db.db import releases, staging
 from freqdp_db.db.builds import BuildRow, find_build, sweep_builds, window_name
 from freqdp_db.db.connection import Connection, Database
-from freqdp_db.db.datasets import DatasetRow
+from freqdp_db.db.datasets import DatasetRow, get_dataset
 from freqdp_db.db.ledger import require_booked
 from freqdp_db.db.locks import hold
 from freqdp_db.db.published import gone, require_ours, require_replaceable
 from freqdp_db.db.releases import ReleaseRow
 from freqdp_db.db.schema import require_declared
 from freqdp_db.db.source import relation_exists
+from freqdp_db.db.statements import release_schema
 from freqdp_db.engines.partitions import LOCAL, Engine
 from freqdp_db.errors import BadInput, Busy, NotFound, SchemaInUse
 from freqdp_db.methods.loop import run_steps
@@ -40,6 +41,7 @@ from freqdp_db.release.inputs import (
     notes_for_persons,
     read_inputs,
     require_public_inputs,
+    require_public_tables,
     search_within,
 )
 from freqdp_db.release.journal import StoredJournal
@@ -120,39 +122,35 @@ def _ask(
     request = request.with_facts(dataset, build)
     method, parameters = request.method.name, request.document()
     with database.begin() as connection:
-        request_hash = releases.request_hash(
-            connection, database, build.build_id, method, parameters
-        )
-        releases.queue_up(connection, database, dataset.account_id)
+        request_hash = releases.request_hash(connection, build.build_id, method, parameters)
+        releases.queue_up(connection, dataset.account_id)
         if not new_draw:
-            known = releases.same_request(connection, database, request_hash, series)
+            known = releases.same_request(connection, request_hash, series)
             if known is not None:
-                _require_not_lost(connection, database, known)
+                _require_not_lost(connection, known)
                 return known, False
         request.require_possible(build)
-        require_public_inputs(connection, database, dataset, build, request)
+        require_public_inputs(connection, dataset, build, request)
         # what waits for a measurement alone is looked at now: later the budget would be spent
         refuse_conflicting_releases(
-            connection, database, dataset, request, hold_back,
+            connection, dataset, request, hold_back,
             build=build, replaces=replaces,
         )  # fmt: skip
-        beside = releases.published_beside(connection, database, dataset.account_id)
         read_inputs(database, build, dataset.mapping.timezone, request.method, request.values)
         for text in notes_for_persons(database, dataset, build, request):
             progress.note(text)
-        releases.keep_build(connection, database, build.build_id)
+        releases.keep_build(connection, build.build_id)
         if name is None:
-            name = _default_name(connection, database, dataset, build, series)
-        staging.require_free_name(connection, database, name, request.relations)
+            name = _default_name(connection, dataset, build, series)
+        staging.require_free_name(connection, name, request.relations)
         if build.time_window is None:
-            require_ours(connection, database, dataset.name, series)
+            require_ours(connection, dataset.name, series)
             if request.grantable and not held:
                 require_replaceable(
-                    connection, database, dataset.name, series, request.relations, build.source_srid
+                    connection, dataset.name, series, request.relations, build.source_srid
                 )
         release = releases.record_release(
             connection,
-            database,
             name=name,
             build_id=build.build_id,
             method=method,
@@ -162,7 +160,7 @@ def _ask(
             software=freqdp_db.__version__,
             guarantee=request.guarantee(
                 dataset.protected,
-                said_of_others(request.method, beside, dataset.protected, build),
+                said_of_others(connection, dataset, build, request.method),
             ),
             series=series,
         )
@@ -171,10 +169,10 @@ def _ask(
     return release, True
 
 
-def _require_not_lost(connection: Connection, database: Database, known: ReleaseRow) -> None:
+def _require_not_lost(connection: Connection, known: ReleaseRow) -> None:
     """Refuse to answer with a release whose table was dropped by hand."""
-    schema = database.settings.release_schema
-    for relation in tables_of(Request.of(known)):
+    schema = release_schema(connection)
+    for relation in tables_of(Request.of(known), known.software):
         name = known.name + relation.suffix
         if known.state == "published" and not relation_exists(connection, schema, name):
             raise NotFound(
@@ -186,7 +184,6 @@ def _require_not_lost(connection: Connection, database: Database, known: Release
 
 def _default_name(
     connection: Connection,
-    database: Database,
     dataset: DatasetRow,
     build: BuildRow,
     series: str | None,
@@ -195,7 +192,7 @@ def _default_name(
     if series is not None and build.time_window is not None:
         return window_name(series, build.time_window)
     begin = series or dataset.name
-    used = releases.used_names(connection, database, f"{begin}_")
+    used = releases.used_names(connection, f"{begin}_")
     number = 1
     while f"{begin}_{number}" in used:
         number += 1
@@ -250,6 +247,12 @@ def _carry_out(
     staging.sweep_staging(database)
     staging.drop_staging(database, release.release_id)
     request = Request.of(release)
+    with database.begin() as connection:
+        # a view may have been redefined since it was asked for
+        require_public_tables(
+            connection, get_dataset(database, release.dataset_id),
+            find_build(database, release.build_id), request,
+        )  # fmt: skip
     build = load_build(database, release.build_id, progress, engine)
     # workers hold the segments of their partitions: how many that are depends on how these are cut
     search = None if engine.remote else search_within(database, release.build_id, build, memory)
@@ -271,8 +274,8 @@ def _carry_out(
         # workers write their part of all tables at once
         largest = tables[:1] if rows.in_order else tables
         written = [start(_write, staged, largest, rows, progress)]
-        if others := tables[len(largest) :]:
-            written.append(start(_write_and_index, staged, others, rows, progress))
+        for relation in tables[len(largest) :]:
+            written.append(start(_write_and_index, staged, relation, rows, progress))
         for log in logs:
             log.result()
         replayed = replay_steps(database, release, world, progress)
@@ -308,13 +311,12 @@ def _write(
 
 
 def _write_and_index(
-    staged: staging.Staging, tables: list[Relation], rows: ReleaseRows, progress: Progress
+    staged: staging.Staging, relation: Relation, rows: ReleaseRows, progress: Progress
 ) -> Hashes:
-    """The tables besides the first one."""
+    """A table besides the first one."""
     with progress.stage("write other tables") as stage:
-        hashes = rows.write(staged, tables, stage)
-        for relation in tables:
-            staged.index_whole(relation)
+        hashes = rows.write(staged, [relation], stage)
+        staged.index_whole(relation)
     return hashes
 
 

@@ -18,7 +18,7 @@ from freqdp_db.db.connection import Database
 from freqdp_db.db.datasets import DatasetRow
 from freqdp_db.db.draws import load_columns
 from freqdp_db.db.ledger import Budget, budget_of, per_unit
-from freqdp_db.db.releases import list_releases, published_beside, request_hash, same_request
+from freqdp_db.db.releases import list_releases, request_hash, same_request
 from freqdp_db.db.source import definition_of
 from freqdp_db.engines.partitions import LOCAL, Engine
 from freqdp_db.errors import BadInput
@@ -194,7 +194,7 @@ def make_plan(
     request.require_possible(row)
     request = request.with_facts(dataset, row)
     with database.begin() as connection:
-        require_public_inputs(connection, database, dataset, row, request)
+        require_public_inputs(connection, dataset, row, request)
     if foreseen:
         steps, basis = _foreseen(database, dataset, row, request, objects)
         rows, seconds = int(steps[0].counts["rows"]), row.samples / _SAMPLES_PER_SECOND
@@ -204,16 +204,12 @@ def make_plan(
         seconds = sum(progress.seconds.values())
     signature = request.values.get("signature")
     with database.begin() as connection:
-        beside = published_beside(connection, database, dataset.account_id)
+        not_covered = said_of_others(connection, dataset, row, request.method)
         refused = None
-        asked = request_hash(
-            connection, database, row.build_id, request.method.name, request.document()
-        )
+        asked = request_hash(connection, row.build_id, request.method.name, request.document())
         try:
-            if same_request(connection, database, asked, None) is None:
-                refuse_conflicting_releases(
-                    connection, database, dataset, request, False, build=row
-                )
+            if same_request(connection, asked, None) is None:
+                refuse_conflicting_releases(connection, dataset, request, False, build=row)
         except BadInput as error:
             refused = f"{error.message} ({error.remedy})"
     return Plan(
@@ -236,7 +232,7 @@ def make_plan(
             for r in list_releases(database)
         ),
         protected=dataset.protected,
-        not_covered=said_of_others(request.method, beside, dataset.protected, row),
+        not_covered=not_covered,
         refused=refused,
         basis=basis,
         notes=notes_for_persons(database, dataset, row, request),
@@ -276,8 +272,8 @@ def _foreseen(
         facts = facts_in(row.srid, definition_of(connection, row.srid, "SRID"), timezone)
         drawn = None
         if earlier:
-            known = connection, database, earlier[-1].release_id
-            drawn = load_columns(*known, 1, "draw", step.draws)
+            newest = earlier[-1].release_id
+            drawn = load_columns(connection, newest, 1, "draw", step.draws)
     options = options_of(step, request.values)
     size, counts, used = step.expect(options, inputs, facts, timezone, objects, drawn)
     basis = f"Margins as expected for {counts['noisy_objects']:,.0f} objects"

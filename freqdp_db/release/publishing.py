@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from freqdp_db.db import connection as engine
 from freqdp_db.db import copying
@@ -50,13 +51,10 @@ def publish_to(source: Database, target: Database, name: str | None, progress: P
     moment. One session at a time: another one is refused.
     """
     with source.begin(snapshot=True) as connection:
-        wanted = copying.entries(connection, source, granted=True)
+        known = copying.entries(connection)
         if name is not None:
-            known = {
-                entry.name: entry for entry in copying.entries(connection, source, granted=False)
-            }
-            _require_granted(name, known)
-            wanted = [entry for entry in wanted if entry.name == name]
+            _require_granted(name, {entry.name: entry for entry in known})
+        wanted = [entry for entry in known if entry.granted and name in (None, entry.name)]
         copying.prepare(connection, target)
         with copying.alone(target):
             return _hand_over(connection, target, wanted, name, progress)
@@ -65,33 +63,28 @@ def publish_to(source: Database, target: Database, name: str | None, progress: P
 def _hand_over(
     connection: Connection,
     target: Database,
-    wanted: list[copying.CatalogEntry],
+    wanted: list[copying.Entry],
     name: str | None,
     progress: Progress,
 ) -> Handed:
     with target.begin() as there:
-        present = {entry.name: entry for entry in copying.entries(there, target, granted=False)}
-    ours = {entry.identity for entry in wanted}
-    stale = [
-        entry
-        for entry in present.values()
-        if entry.identity not in ours and name in (None, entry.name)
-    ]
+        present = {_identity(entry): entry for entry in copying.entries(there)}
+    ours = set(map(_identity, wanted))
+    stale = [e for i, e in present.items() if i not in ours and name in (None, e.name)]
     for entry in stale:
         copying.take_back(target, entry)
     waiting = copying.finish(target, [])
-    kept = {entry.identity: entry for entry in present.values()}
     copied, unchanged = [], []
     for entry in wanted:
-        if entry.identity in kept:
+        if (there_already := present.get(_identity(entry))) is not None:
             unchanged.append(entry.name)
-            if entry != kept[entry.identity]:
+            if entry != there_already:
                 copying.update_entry(target, entry)
             continue
         try:
-            with progress.stage(f"copy {entry.name}", entry.row["rows"]) as stage:
+            with progress.stage(f"copy {entry.name}", entry.rows) as stage:
                 copying.copy_release(connection, target, entry)
-                stage.advance(entry.row["rows"])
+                stage.advance(entry.rows)
             copied.append(entry.name)
         except Busy as error:
             waiting.append(error.message)
@@ -100,14 +93,19 @@ def _hand_over(
     return Handed(copied, unchanged, [entry.name for entry in stale], list(dict.fromkeys(waiting)))
 
 
-def _require_granted(name: str, known: dict[str, copying.CatalogEntry]) -> None:
+def _identity(entry: copying.Entry) -> tuple[Any, ...]:
+    """Tells a release from another one that has had the same name."""
+    return entry.name, entry.version, entry.published_at, entry.ledger_head, entry.rows
+
+
+def _require_granted(name: str, known: dict[str, copying.Entry]) -> None:
     if name not in known:
         raise NotFound(
             f"the catalogue has no release {name!r}",
             remedy=did_you_mean(name, list(known)) + "`freqdp release list` shows what there is; "
             "[[all]] also removes what was withdrawn",
         )
-    if not known[name].row["granted"]:
+    if not known[name].granted:
         raise BadInput(
             f"release {name!r} is not for analysts: it is held, or is never granted",
             remedy="`freqdp release list` shows who may read which; a held one is granted by `freqdp "

@@ -12,7 +12,7 @@ from freqdp_db.db.builds import BuildRow, find_build
 from freqdp_db.db.connection import Database
 from freqdp_db.db.datasets import get_dataset
 from freqdp_db.db.names import format_relation
-from freqdp_db.db.releases import ReleaseRow, StepRow, list_steps, measured_value, published_beside
+from freqdp_db.db.releases import ReleaseRow, StepRow, list_steps, measured_value
 from freqdp_db.methods.contract import EXPOSES, Method
 from freqdp_db.model.documents import Document, not_in_json, plain
 from freqdp_db.privacy.accounting import rounded_up
@@ -55,7 +55,7 @@ class Release(ReleaseRow, Document):
         dataset = get_dataset(database, release.dataset_id)
         build = find_build(database, release.build_id)
         with database.begin() as connection:
-            steps = list_steps(connection, database, release.release_id)
+            steps = list_steps(connection, release.release_id)
         return cls(
             **vars(release),
             spend=request.spend,
@@ -292,10 +292,9 @@ def not_covered_beside(database: Database, release: ReleaseRow) -> list[str]:
         get_dataset(database, release.dataset_id),
         find_build(database, release.build_id),
     )
+    method = Request.of(release).method
     with database.begin() as connection:
-        beside = published_beside(connection, database, dataset.account_id)
-    others = [other for other in beside if other.name != release.name]
-    return said_of_others(Request.of(release).method, others, dataset.protected, build)
+        return said_of_others(connection, dataset, build, method, release.name)
 
 
 def not_protected_lines(not_covered: Sequence[str]) -> list[str]:

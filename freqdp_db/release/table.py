@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+import freqdp_db
 from freqdp_db.dataset.projection import InSource, to_source
 from freqdp_db.db.connection import Database, DatabaseRef
 from freqdp_db.db.copy import (
@@ -35,9 +36,10 @@ from freqdp_db.errors import VerificationFailed
 from freqdp_db.methods.contract import Method, StepContext, WorkingSet
 from freqdp_db.methods.frequency.partition import Partition
 from freqdp_db.methods.relations import Blocks, Relation
-from freqdp_db.model.arrays import Ints, Metres, offsets_from, rows_of
+from freqdp_db.model.arrays import Ints, Metres, offsets_from, rows_of, within
 from freqdp_db.model.days import local_days
-from freqdp_db.model.trajectories import Areas, Trajectories
+from freqdp_db.model.edits import MM_PER_M
+from freqdp_db.model.trajectories import Areas, Locations, Trajectories
 from freqdp_db.progress import Stage
 from freqdp_db.release.request import Request
 
@@ -67,12 +69,23 @@ class Stored:
 
 
 _LINE_ROWS = 1 << 20
+_DAY_ROWS = Layout([("trajectory_id", "int8"), ("day", "int4")])
+_TRIP_ROWS = Layout(
+    [("trajectory_id", "int8"), ("trip", "int4"), ("start_at", "timestamptz"),
+     ("end_at", "timestamptz"), ("length_m", "float8"), ("places", "int4"), ("start_geom", "point"),
+     ("end_geom", "point")]
+)  # fmt: skip
+"""What stands before the line in a row."""
 _CHUNK = 1 << 17
 
 
-def tables_of(request: Request) -> list[Relation]:
-    """The relations of a release that have rows of their own, the largest first."""
-    return [relation for relation in request.relations if relation.view is None]
+def tables_of(request: Request, software: str = freqdp_db.__version__) -> list[Relation]:
+    """The relations of a release that have rows of their own, the largest first.
+
+    software: the version that made it. In 0.3.0 the trips were a view.
+    """
+    tables = [relation for relation in request.relations if relation.view is None]
+    return [t for t in tables if t.suffix != "_trip" or not software.startswith("0.3.")]
 
 
 @dataclass(frozen=True)
@@ -102,6 +115,8 @@ class ReleasedTable:
     x: Metres
     y: Metres
     """Each place, in the source's SRID."""
+    places: Locations
+    """The same in metres."""
     areas: Areas | None
     """Each sample's, in the source's SRID."""
     srid: int
@@ -117,16 +132,18 @@ class ReleasedTable:
             x, y = to_source(build, state.places.x, state.places.y)
         areas = None if state.areas is None else InSource(build).areas(state.areas)
         return cls(
-            state.trajectories, order, state.key, x, y, areas, build.source_srid, build.timezone
-        )
+            state.trajectories, order, state.key, x, y, state.places, areas, build.source_srid,
+            build.timezone,
+        )  # fmt: skip
 
     @property
     def layout(self) -> Layout:
         return POINTS if self.areas is None else AREAS
 
     def blocks(self, relation: Relation) -> Blocks:
-        """The rows of a table: of lines, or of samples."""
-        return self.lines() if relation.suffix == "_line" else self.points()
+        """The rows of a table: of samples, lines or trips."""
+        written = {"": self.points, "_line": self.lines, "_trip": self.trips}
+        return written[relation.suffix]()
 
     def _batches(self, rows: int) -> Iterator[Ints]:
         """Whole trajectories, about so many rows at a time."""
@@ -147,7 +164,7 @@ class ReleasedTable:
             columns = {
                 "trajectory_id": np.repeat(self.key[batch], counts),
                 "seq": np.arange(len(source)) - np.repeat(offsets[:-1], counts) + 1,
-                "at": self.trajectories.at[source],
+                "sampled_at": self.trajectories.at[source],
                 "geom": geometry[self.trajectories.location[source]],
             }
             if self.areas is not None:
@@ -163,17 +180,46 @@ class ReleasedTable:
         for batch in self._batches(_LINE_ROWS):
             whose, days, first, count = self._days(batch)
             whole = count >= 2
-            yield encode_lines(
-                self.key[whose[whole]],
-                days[whole],
-                first[whole],
-                count[whole],
-                self.trajectories.location,
-                self.x,
-                self.y,
-                self.trajectories.at,
-                self.srid,
+            whose, days, first, count = whose[whole], days[whole], first[whole], count[whole]
+            rows = _DAY_ROWS.pack(trajectory_id=self.key[whose], day=days)
+            sample = within(offsets_from(count)) + np.repeat(first, count)
+            place = self.trajectories.location[sample]
+            at = self.trajectories.at[sample]
+            yield encode_lines(rows, count, self.x[place], self.y[place], self.srid, at)
+
+    def trips(self) -> Iterator[NDArray[np.uint8]]:
+        """Rows of trips that pass at least two places: see `freqdp_db.methods.trips`."""
+        from freqdp_db.methods.trips import TripRule, find_trips, samples_of  # compiles kernels
+
+        geometry = point_bytes(self.x, self.y, self.srid)
+        for batch in self._batches(_LINE_ROWS):
+            side = self.trajectories.take(batch)
+            runs = find_trips(side, self.places, TripRule(), with_stops=True)
+            offsets, sample = samples_of(runs.first, runs.last)
+            place = side.location[sample]
+            moved = np.ones(len(sample), np.bool_)
+            moved[1:] = np.diff(place) != 0
+            moved[offsets[:-1]] = True
+            count = np.diff(np.r_[0, np.cumsum(moved)][offsets])
+            shown = count > 1
+            place = place[moved & np.repeat(shown, np.diff(offsets))]
+            count, whose = count[shown], runs.trajectory[shown]
+            first, last = offsets_from(count)[:-1], np.cumsum(count) - 1
+            # of whole millimetres the sum is the same everywhere
+            x, y = self.places.x[place], self.places.y[place]
+            steps = np.sqrt(np.diff(x) ** 2 + np.diff(y) ** 2)
+            way = np.cumsum(np.r_[0, np.rint(steps * MM_PER_M)].astype(np.int64))
+            rows = _TRIP_ROWS.pack(
+                trajectory_id=self.key[batch][whose],
+                trip=np.arange(len(whose)) - np.searchsorted(whose, whose) + 1,
+                start_at=side.at[runs.first[shown]],
+                end_at=side.at[runs.last[shown]],
+                length_m=(way[last] - way[first]) / MM_PER_M,
+                places=count,
+                start_geom=geometry[place[first]],
+                end_geom=geometry[place[last]],
             )
+            yield encode_lines(rows, count, self.x[place], self.y[place], self.srid)
 
     def _days(self, batch: Ints) -> tuple[Ints, Ints, Ints, Ints]:
         """The days of these trajectories: whose, which, the first sample of each and how many."""
@@ -320,8 +366,8 @@ def _exchange(
     return pieces.map(_as_table, places, srid, timezone), list(pairwise(limits))
 
 
-def _places_of(partition: Partition) -> tuple[Metres, Metres]:
-    return partition.places.in_source()
+def _places_of(partition: Partition) -> Locations:
+    return partition.places
 
 
 def _take(partition: Partition, wanted: tuple[Ints, Ints]) -> _Piece:
@@ -344,8 +390,7 @@ def _join(pieces: list[_Piece]) -> _Piece:
     return key[order], whole.take(order)
 
 
-def _as_table(
-    piece: _Piece, places: tuple[Metres, Metres], srid: int, timezone: str
-) -> ReleasedTable:
+def _as_table(piece: _Piece, places: Locations, srid: int, timezone: str) -> ReleasedTable:
     key, trajectories = piece
-    return ReleasedTable(trajectories, np.arange(len(key)), key, *places, None, srid, timezone)
+    x, y = places.in_source()
+    return ReleasedTable(trajectories, np.arange(len(key)), key, x, y, places, None, srid, timezone)

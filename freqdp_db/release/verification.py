@@ -122,7 +122,7 @@ def _require_replayable(database: Database, release: ReleaseRow) -> None:
     """Refuse a release of an earlier version that this one cannot replay; count its rows at least."""
     steps = Request.of(release).method.steps
     with database.begin(snapshot=True) as connection:
-        drawn_by = {step.software for step in list_steps(connection, database, release.release_id)}
+        drawn_by = {step.software for step in list_steps(connection, release.release_id)}
         earlier = sorted(drawn_by & {v for step in steps for v in step.not_replayable})
         if not earlier:
             return
@@ -172,7 +172,7 @@ def load_released(
 
 def _published_tables(database: Database, release: ReleaseRow) -> dict[Relation, Stored]:
     schema = database.settings.release_schema
-    tables = tables_of(Request.of(release))
+    tables = tables_of(Request.of(release), release.software)
     return {relation: Stored(schema, release.name + relation.suffix) for relation in tables}
 
 

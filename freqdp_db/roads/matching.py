@@ -16,10 +16,10 @@ import numpy as np
 from numba import njit
 
 from freqdp_db.engines.ranges import add, join, joined, map_each, map_ranges, merged
-from freqdp_db.model.arrays import Ids, Ints, offsets_from
+from freqdp_db.model.arrays import Ids, Ints, Metres, offsets_from
 from freqdp_db.model.trajectories import Locations, Trajectories
 from freqdp_db.progress import Progress
-from freqdp_db.roads.network import CANDIDATES, REACH_M, Candidates, Network
+from freqdp_db.roads.network import CANDIDATES, REACH_M, Candidates, Network, find_candidates
 from freqdp_db.roads.router import make_scratch, search
 
 SIGMA_M = 10.0
@@ -28,6 +28,8 @@ _BETA_MOVES = 5_000
 _AS_NEAR_M = 0.01
 _FASTEST_M_PER_S = 50.0
 _DETOUR = 8.0
+_AT_ONCE = 500_000
+"""Samples whose passages are found at a time."""
 _JITTER_M = 50.0
 """So far back on a one-way road is noise along it (5 sigma), not a drive around the block."""
 
@@ -41,6 +43,22 @@ class Matched:
     driven: Ids
     breaks: int
     beta_m: float
+
+
+@dataclass(frozen=True)
+class Passages:
+    """Roads passed: a trajectory passes a road when its way comes to the middle of it.
+
+    It has to leave the road before it can pass it again. Along its way between two samples it moves at
+    constant speed.
+    """
+
+    offsets: Ints
+    """Trajectory t has the passages offsets[t] to offsets[t + 1] - 1, in the order of their times."""
+    road: Ids
+    at: Ints
+    speed: Metres
+    """Metres per second; infinite between two samples of the same time."""
 
 
 @njit(nogil=True, cache=True)
@@ -137,6 +155,45 @@ def _routes(u, v, limit, only_u, only_v, near, graph, scratch, route, leave, ent
 
 
 @njit(nogil=True, cache=True)
+def _way(u, v, a, b, lasts, location_x, location_y, near, graph, scratch, ways, arcs):  # type: ignore[no-untyped-def]
+    """The way from candidate a of place u to candidate b of place v: its arcs, the last one first.
+
+    Returns how many there are, the junctions where they begin and end (-1: it stays on one road), and
+    `arcs`, which may have grown.
+    """
+    route, leave, enter = ways
+    straight = math.hypot(location_x[v] - location_x[u], location_y[v] - location_y[u])
+    limit = _longest_route(straight, lasts)
+    _routes(u, v, limit, a, b, near, graph, scratch, route, leave, enter)
+    start, end = leave[a, b], enter[a, b]
+    count = 0
+    if end >= 0:
+        goal = np.full(1, end, np.int64)
+        search(start, -1, goal, 1, np.inf, None, graph, scratch)
+        n = end
+        while n != start:
+            if count == len(arcs):
+                arcs = np.append(arcs, np.empty_like(arcs))
+            arcs[count] = scratch.came_by[n]
+            n = graph.arc_from[arcs[count]]
+            count += 1
+    return count, start, end, arcs
+
+
+@njit(nogil=True, cache=True)
+def _stays_between(first, last, location):  # type: ignore[no-untyped-def]
+    """Where the stays of a trajectory begin, then its end; how many there are."""
+    stays = np.empty(last - first + 1, np.int64)
+    count = 0
+    for i in range(first, last):
+        if i == first or location[i] != location[i - 1]:
+            stays[count] = i
+            count += 1
+    stays[count] = last
+    return stays, count
+
+
+@njit(nogil=True, cache=True)
 def _emission(away):  # type: ignore[no-untyped-def]
     return -0.5 * (away / SIGMA_M) ** 2
 
@@ -198,21 +255,13 @@ def _match(first, last, offsets, location, at, x, y, beta, near, graph):  # type
     driven_count = np.zeros(last - first, np.int64)
     roads = near[0]
     scratch = make_scratch(graph)
-    route, leave, enter = _make_ways()
-    goal = np.empty(1, np.int64)
+    ways, arcs = _make_ways(), np.empty(64, np.int64)
     marked = np.full(len(graph.source), -1, np.int64)
     driven = np.empty(1024, np.int32)
     total, breaks = 0, 0
     for t in range(first, last):
-        lo, hi = offsets[t], offsets[t + 1]
         begun = total
-        stays = np.empty(hi - lo + 1, np.int64)
-        count = 0
-        for i in range(lo, hi):
-            if i == lo or location[i] != location[i - 1]:
-                stays[count] = i
-                count += 1
-        stays[count] = hi
+        stays, count = _stays_between(offsets[t], offsets[t + 1], location)
         chosen, linked = np.full(count, -1, np.int8), np.zeros(count, np.bool_)
         breaks += _likeliest(
             stays, count, location, at, x, y, beta, near, graph, scratch, chosen, linked
@@ -228,20 +277,12 @@ def _match(first, last, offsets, location, at, x, y, beta, near, graph):  # type
             if not linked[k]:
                 continue
             # the roads between: the way is searched once more, for this pair alone
-            u = location[stays[k - 1]]
-            a, b = chosen[k - 1], chosen[k]
-            straight = math.hypot(x[v] - x[u], y[v] - y[u])
-            limit = _longest_route(straight, at[stays[k]] - at[stays[k] - 1])
-            _routes(u, v, limit, a, b, near, graph, scratch, route, leave, enter)
-            n, start = enter[a, b], leave[a, b]
-            if n < 0:
-                continue
-            goal[0] = n
-            search(start, -1, goal, 1, np.inf, None, graph, scratch)
-            while n != start:
-                arc = scratch.came_by[n]
+            u, lasts = location[stays[k - 1]], at[stays[k]] - at[stays[k] - 1]
+            arcs_between, _, _, arcs = _way(
+                u, v, chosen[k - 1], chosen[k], lasts, x, y, near, graph, scratch, ways, arcs
+            )
+            for arc in arcs[:arcs_between]:
                 driven, total = _mark(graph.arc_road[arc], t, marked, driven, total)
-                n = graph.arc_from[arc]
         driven_count[t - first] = total - begun
     return road, driven_count, driven[:total], breaks
 
@@ -256,6 +297,82 @@ def _mark(road, trajectory, marked, driven, total):  # type: ignore[no-untyped-d
         driven[total] = road
         total += 1
     return driven, total
+
+
+@njit(nogil=True, cache=True)
+def _end_at(road, junction, along, leaving, graph):  # type: ignore[no-untyped-def]
+    """How far along a road its end at a junction is, by which it is left or entered; of two, the nearer."""
+    metres = graph.length[road]
+    both_ways = not graph.oneway[road]
+    at_target = graph.target[road] == junction and (leaving or both_ways)
+    at_source = graph.source[road] == junction and (not leaving or both_ways)
+    if at_target and (not at_source or metres - along <= along):
+        return metres
+    return 0.0
+
+
+@njit(nogil=True, cache=True)
+def _passages(first, last, offsets, location, at, x, y, beta, near, graph):  # type: ignore[no-untyped-def]
+    """How many passages each trajectory has; of each its road, its time, and metres per second."""
+    counts = np.zeros(last - first, np.int64)
+    road, when, speed = np.empty(1024, np.int32), np.empty(1024, np.int64), np.empty(1024)
+    roads, along, _ = near
+    scratch = make_scratch(graph)
+    ways, arcs = _make_ways(), np.empty(64, np.int64)
+    total = 0
+    for t in range(first, last):
+        begun = total
+        stays, count = _stays_between(offsets[t], offsets[t + 1], location)
+        chosen, linked = np.full(count, -1, np.int8), np.zeros(count, np.bool_)
+        _likeliest(stays, count, location, at, x, y, beta, near, graph, scratch, chosen, linked)
+        on, passed = -1, False  # the road that it is on, and whether it has passed its middle
+        for k in range(count):
+            if not linked[k]:
+                on = -1
+                continue
+            u, v, a, b = location[stays[k - 1]], location[stays[k]], chosen[k - 1], chosen[k]
+            departs = at[stays[k] - 1]
+            lasts = at[stays[k]] - departs
+            between, start, end, arcs = _way(
+                u, v, a, b, lasts, x, y, near, graph, scratch, ways, arcs
+            )
+            # parts of the way: what is left of the first road, all of those between, some of the last
+            parts = 1 if end < 0 else between + 2
+            part_road = np.empty(parts, np.int64)
+            begins, ends = np.empty(parts), np.empty(parts)
+            part_road[0], begins[0] = roads[u, a], along[u, a]
+            part_road[parts - 1], ends[parts - 1] = roads[v, b], along[v, b]
+            if end >= 0:
+                ends[0] = _end_at(part_road[0], start, along[u, a], True, graph)
+                begins[parts - 1] = _end_at(part_road[parts - 1], end, along[v, b], False, graph)
+                for p in range(1, parts - 1):
+                    arc = arcs[between - p]
+                    r = graph.arc_road[arc]
+                    part_road[p] = r
+                    begins[p] = 0.0 if graph.forward[arc] else graph.length[r]
+                    ends[p] = graph.length[r] - begins[p]
+            whole = np.abs(ends - begins).sum()
+            gone = 0.0
+            for p in range(parts):
+                r = part_road[p]
+                if r != on:
+                    on, passed = r, False
+                middle = graph.length[r] / 2
+                crosses = min(begins[p], ends[p]) <= middle <= max(begins[p], ends[p])
+                if crosses and begins[p] != ends[p] and not passed:
+                    passed = True
+                    if total == len(road):
+                        road = np.append(road, np.empty_like(road))
+                        when = np.append(when, np.empty_like(when))
+                        speed = np.append(speed, np.empty_like(speed))
+                    share = (gone + abs(middle - begins[p])) / whole
+                    road[total] = r
+                    when[total] = departs + np.int64(share * lasts)
+                    speed[total] = whole / (lasts / 1e6) if lasts > 0 else np.inf
+                    total += 1
+                gone += abs(ends[p] - begins[p])
+        counts[t - first] = total - begun
+    return counts, road[:total], when[:total], speed[:total]
 
 
 @njit(nogil=True, cache=True)
@@ -303,6 +420,40 @@ def match(
         )  # fmt: skip
     road, count, driven, breaks = merged(parts, join, join, join, add)
     return Matched(road, offsets_from(count), driven, breaks, beta)
+
+
+def find_passages(
+    network: Network,
+    trajectories: Trajectories,
+    locations: Locations,
+    beta_m: float,
+) -> Passages:
+    """The roads that each trajectory passes. It is matched by itself: no other has any influence.
+
+    beta_m: the scale of detours, which `match` fits to all trajectories together.
+    """
+    found = []
+    begin = 0
+    while begin < len(trajectories):
+        # roads near places take much memory: those of some trajectories at a time
+        reached = int(trajectories.offsets[begin]) + _AT_ONCE
+        end = int(np.searchsorted(trajectories.offsets, reached, side="right")) - 1
+        end = min(max(end, begin + 1), len(trajectories))
+        first, last = trajectories.offsets[begin], trajectories.offsets[end]
+        used, place = np.unique(trajectories.location[first:last], return_inverse=True)
+        x, y = locations.x[used], locations.y[used]
+        near = find_candidates(network, Locations(x, y))
+        offsets = trajectories.offsets[begin : end + 1] - first
+        found += map_ranges(
+            _passages, offsets, offsets, place, trajectories.at[first:last], x, y, beta_m,
+            (near.road, near.along, near.away), network.graph,
+        )  # fmt: skip
+        begin = end
+    if not found:
+        nothing = np.zeros(0, np.int64)
+        return Passages(np.zeros(1, np.int64), nothing.astype(np.int32), nothing, np.zeros(0))
+    counts, road, at, speed = joined(found)
+    return Passages(offsets_from(counts), road, at, speed)
 
 
 def _beta(

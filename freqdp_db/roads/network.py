@@ -26,6 +26,7 @@ from freqdp_db.roads.graph import RoadGraph, make_graph
 REACH_M = 100.0
 CANDIDATES = 8
 _FAR = 1 << 31
+_HAIR_M = 1e-9
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class RoadRows:
         return len(self.id)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Network:
     """Roads of a table: their graph and their lines. Positions on a road are metres from its source."""
 
@@ -59,6 +60,32 @@ class Network:
 
     def __len__(self) -> int:
         return len(self.road_id)
+
+    def corners(self) -> tuple[Ids, Metres, Metres]:
+        """Of all lines, one after the other: of which road, and where."""
+        last = np.flatnonzero(np.append(np.diff(self.piece_road) != 0, True))
+        before = np.arange(len(self.piece))
+        at = np.insert(before, last + 1, last)
+        side = np.zeros(len(at), np.int64)
+        side[last + 1 + np.arange(len(last))] = 2
+        return self.piece_road[at], self.piece[at, side], self.piece[at, side + 1]
+
+    def middles(self) -> tuple[Metres, Metres]:
+        """Half way along each line."""
+        first = offsets_of(self.piece_road, len(self))
+        along, metres = self.piece[:, 4], self.piece[:, 5]
+        half = (along + metres)[first[1:] - 1] / 2
+        # of the pieces that reach the middle, the first
+        reached = np.flatnonzero(along + metres >= half[self.piece_road])
+        piece = reached[np.searchsorted(self.piece_road[reached], np.arange(len(self)))]
+        share = (half - along[piece]) / np.maximum(metres[piece], _HAIR_M)
+        share = np.clip(share, 0.0, 1.0)
+        x, y = (
+            self.piece[piece, axis]
+            + share * (self.piece[piece, axis + 2] - self.piece[piece, axis])
+            for axis in (0, 1)
+        )
+        return x, y
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,9 @@ from freqdp_db.engines.ranges import add, join, joined, map_ranges, merged
 from freqdp_db.model.arrays import Ids, Ints, Metres, offsets_from, rows_of
 
 ANYWHERE = 1e300
-"""Squared metres: the limit while the list is not full. Finite, so that what is infinitely far
-(an empty place of a bundle) is beyond it."""
+"""Squared metres: the limit while the list is not full."""
 ROOM = 256
-"""Places of a fresh queue. Who pushes sees to it that there is room (`grown`): handing a queue back
+"""Places of a fresh queue. Who pushes sees to it that there is room (`longer`): handing a queue back
 with every push would count a reference each time, with an atomic operation."""
 
 
@@ -272,15 +271,6 @@ def _sink(best_t, best_p, best_d, slot, rank, held, i):  # type: ignore[no-untyp
 # The queue: cells to visit.
 
 
-@njit(cache=True)
-def grown(places):  # type: ignore[no-untyped-def]
-    """The same with twice the room."""
-    larger = np.empty(2 * len(places), places.dtype)
-    for i in range(len(places)):
-        larger[i] = places[i]
-    return larger
-
-
 @njit(cache=True, inline="always")
 def _before(d_a, n_a, d_b, n_b):  # type: ignore[no-untyped-def]
     """Order of visits: by distance; then nodes >= 0 first; then the one further from 0.
@@ -339,22 +329,6 @@ def pop(queue_d, queue_n, size):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def common_direction(ends, lo, hi):  # type: ignore[no-untyped-def]
-    """The direction of length 1 that these segments have on the whole; none counts as pointing left."""
-    ux, uy = 0.0, 0.0
-    for s in range(lo, hi):
-        dx, dy = ends[s, 2] - ends[s, 0], ends[s, 3] - ends[s, 1]
-        if dx < 0.0 or (dx == 0.0 and dy < 0.0):
-            dx, dy = -dx, -dy
-        ux += dx
-        uy += dy
-    length = math.sqrt(ux * ux + uy * uy)
-    if length > 0.0:
-        return ux / length, uy / length
-    return 1.0, 0.0
-
-
-@njit(cache=True)
 def squared_distance(px, py, ax, ay, bx, by):  # type: ignore[no-untyped-def]
     """Squared distance in metres from a point to the segment from a to b."""
     dx = bx - ax
@@ -369,6 +343,25 @@ def squared_distance(px, py, ax, ay, bx, by):  # type: ignore[no-untyped-def]
             t = 1.0
     ex = px - (ax + t * dx)
     ey = py - (ay + t * dy)
+    return ex * ex + ey * ey
+
+
+_TINY = 1e-300
+
+
+@njit(cache=True, inline="always")
+def rough_squared_distance(px, py, ax, ay, bx, by):  # type: ignore[no-untyped-def]
+    """`squared_distance` but for its last bits: to compare with a limit, which has half a
+    millimetre to spare.
+
+    Without branches: half of the segments have length 0 and most points project beyond an end, by
+    no rule that a processor could guess, and a wrong guess costs as much as the arithmetic.
+    """
+    dx, dy = bx - ax, by - ay
+    ux, uy = px - ax, py - ay
+    length2 = dx * dx + dy * dy
+    t = max(0.0, min(ux * dx + uy * dy, length2)) / max(length2, _TINY)
+    ex, ey = ux - t * dx, uy - t * dy
     return ex * ex + ey * ey
 
 

@@ -43,23 +43,12 @@ class Segments:
         return len(self.trajectory)
 
     def take(self, order: Ints) -> Segments:
-        return Segments(
-            self.trajectory[order],
-            self.position[order],
-            self.tail[order],
-            self.head[order],
-            self.occurrences[order],
-        )
+        return Segments(*(column[order] for column in vars(self).values()))
 
     def then(self, others: Segments) -> Segments:
         """These, and others after them."""
-        return Segments(
-            np.concatenate([self.trajectory, others.trajectory]),
-            np.concatenate([self.position, others.position]),
-            np.concatenate([self.tail, others.tail]),
-            np.concatenate([self.head, others.head]),
-            np.concatenate([self.occurrences, others.occurrences]),
-        )
+        both = zip(vars(self).values(), vars(others).values(), strict=True)
+        return Segments(*map(np.concatenate, both))
 
 
 def distinct_segments(trajectories: Trajectories) -> Segments:
@@ -259,12 +248,12 @@ def levels_of(cells: Ints) -> Ints:
 # Filing: segments in the order of the grid, with its directory.
 #
 # A segment goes to the finest level whose cells are at least as long as it, into the cell of its
-# midpoint; inside a cell, segments that lie along each other stand together (see `bundles`). For the
+# midpoint; inside a cell, segments that lie along each other stand together. For the
 # search, very long segments are cut and filed in pieces: whole, they would be near every query. Each
 # piece stands for its whole segment; only where it is filed follows from the piece.
 
 
-_LONGEST_CELLS = 128
+_LONGEST_CELLS = 64
 _MOST_PIECES = 64
 # Direction and offset of a segment's line take so many bits each; with the cell id they fill 63.
 _LINE_BITS = 7

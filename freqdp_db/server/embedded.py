@@ -490,18 +490,6 @@ class EmbeddedServer:
         prefix = ["env", *assignments] if assignments else []
         return [*prefix, psql, "-d", self.conninfo()]
 
-    def destroy(self) -> None:
-        """Stop the server and remove its files, and only those."""
-        self.stop()
-        for path in (self.layout.cluster, self.layout.socket_dir):
-            shutil.rmtree(path, ignore_errors=True)
-        for leftover in self.layout.data_dir.glob("cluster.new-*"):
-            shutil.rmtree(leftover, ignore_errors=True)
-        self.layout.log.unlink(missing_ok=True)
-        self.layout.lock.unlink(missing_ok=True)
-        with suppress(OSError):
-            self.layout.data_dir.rmdir()
-
     def _binaries(self) -> Binaries:
         """The programs of the version that made the cluster; the best ones if there is none yet."""
         major = self.layout.major()

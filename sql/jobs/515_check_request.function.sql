@@ -14,6 +14,7 @@ DECLARE
     built record;
     wanted_window record;
     relation text;
+    meant regclass;
     other record;
     named text;
     answered boolean;
@@ -39,7 +40,17 @@ BEGIN
         -- zones may be those of a grid (grid:500m, h3:8)
         WHERE position(':' IN wanted ->> r.parameter) = 0
     LOOP
-        IF NOT has_table_privilege(session_user, to_regclass(relation), 'SELECT') THEN
+        -- as it was typed, if there is such, else as PostgreSQL would read it
+        meant := coalesce(
+            CASE WHEN relation ~ '^[^.]+[.][^.]+$'
+                THEN to_regclass(format('%I.%I', split_part(relation, '.', 1), split_part(relation, '.', 2))) END,
+            to_regclass(relation)
+        );
+        IF meant IS NULL THEN
+            RAISE EXCEPTION 'there is no table %, which is asked for', quote_literal(relation)
+            USING ERRCODE = 'QF002', HINT = 'name one as schema.table';
+        END IF;
+        IF NOT has_table_privilege(session_user, meant, 'SELECT') THEN
             RAISE EXCEPTION '% may not read %, which is asked for', session_user, quote_literal(relation)
             USING ERRCODE = '42501', HINT = 'ask its owner: GRANT SELECT ON it';
         END IF;
@@ -128,9 +139,7 @@ BEGIN
             );
         END IF;
     END IF;
-    PERFORM ${private}.require_budget(
-        known.dataset_id, asked ->> 'method', wanted, wanted_window.window_begin, wanted_window.window_end
-    );
+    PERFORM ${private}.require_budget(known.dataset_id, asked ->> 'method', wanted, wanted_window.time_window);
     RETURN asked;
 END;
 $body$;

@@ -12,7 +12,8 @@ BEGIN ATOMIC
         UNION
         SELECT next.oid
         FROM behind AS b
-        CROSS JOIN LATERAL (
+        -- an array, and OFFSET 0 below: of the thousands of partitions of a series, no plan reads more than are asked for
+        CROSS JOIN LATERAL unnest(ARRAY(
             SELECT d.refobjid
             FROM pg_catalog.pg_class AS v
             JOIN pg_catalog.pg_rewrite AS w ON w.ev_class = v.oid
@@ -23,18 +24,22 @@ BEGIN ATOMIC
             SELECT i.inhparent FROM pg_catalog.pg_inherits AS i WHERE i.inhrelid = b.oid
             UNION ALL
             SELECT i.inhrelid FROM pg_catalog.pg_inherits AS i WHERE i.inhparent = b.oid
-        ) AS next (oid)
+        )) AS next (oid)
     )
-    SELECT ${private}.database_key(), c.oid::bigint, n.nspname::text, c.relname::text, c.relkind::text
+    SELECT ${private}.database_key(), c.oid::bigint, c.nspname::text, c.relname::text, c.relkind::text
     FROM behind AS b
-    JOIN pg_catalog.pg_class AS c ON c.oid = b.oid
-    JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
-    WHERE c.relkind IN ('r', 'p', 'f', 'v', 'm')
-        AND n.nspname NOT IN ('pg_catalog', 'information_schema')
-        AND NOT EXISTS (
-            SELECT FROM pg_catalog.pg_depend AS e
-            WHERE e.classid = 'pg_catalog.pg_class'::regclass AND e.objid = c.oid AND e.deptype = 'e'
-        );
+    CROSS JOIN LATERAL (
+        SELECT k.oid, n.nspname, k.relname, k.relkind
+        FROM pg_catalog.pg_class AS k
+        JOIN pg_catalog.pg_namespace AS n ON n.oid = k.relnamespace
+        WHERE k.oid = b.oid AND k.relkind IN ('r', 'p', 'f', 'v', 'm')
+            AND n.nspname NOT IN ('pg_catalog', 'information_schema')
+            AND NOT EXISTS (
+                SELECT FROM pg_catalog.pg_depend AS e
+                WHERE e.classid = 'pg_catalog.pg_class'::regclass AND e.objid = b.oid AND e.deptype = 'e'
+            )
+        OFFSET 0
+    ) AS c;
 END;
 
 COMMENT ON FUNCTION ${private}.source_lineage(text, text) IS

@@ -15,6 +15,7 @@ BEGIN
     notes := '{}';
     -- two sources of the same rows that are registered at once must not open two budgets
     LOCK TABLE ${private}.population_source IN SHARE ROW EXCLUSIVE MODE;
+    PERFORM ${private}.require_source(claim_population.named_schema::text, claim_population.named_relation::text);
     IF claim_population.persons IS NULL THEN
         SELECT min(m.population_id),
             CASE WHEN count(DISTINCT m.population_id) > 1 THEN string_agg(DISTINCT format(

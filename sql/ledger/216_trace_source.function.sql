@@ -20,6 +20,7 @@ BEGIN
     IF NOT FOUND THEN
         RAISE EXCEPTION 'there is no dataset number %', trace_source.dataset USING ERRCODE = 'QF002';
     END IF;
+    PERFORM ${private}.require_source(own.source_schema::text, own.source_relation::text);
     -- Two populations may share a relation if the owner has named both, it was there when they did, and
     -- other columns of it name their objects.
     SELECT format('%I.%I', m.source_schema, m.source_relation) AS relation, p.name,

@@ -26,7 +26,8 @@ BEGIN
     unit_end := unit_begin + ('1 ' || stretch)::interval;
     -- Without a part of its rows somebody is still there. To guarantee that would cost more than to guarantee that
     -- somebody is not there at all, which is what a release is booked for.
-    IF units_of.ends > unit_end AT TIME ZONE zone THEN
+    -- The clock may show midnight twice: what lies between is the day before.
+    IF units_of.begins < unit_begin AT TIME ZONE zone OR units_of.ends > unit_end AT TIME ZONE zone THEN
         RAISE EXCEPTION 'guarantees here are for a person and % (in %), and this window does not lie in one of them', stretch, zone
         USING ERRCODE = 'QF001', HINT = format('give a window within one %s', stretch);
     END IF;

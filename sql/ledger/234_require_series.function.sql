@@ -16,12 +16,18 @@ BEGIN
         RAISE EXCEPTION 'a series cannot be called %', quote_nullable(require_series.series)
         USING ERRCODE = 'QF001', HINT = 'give another name with [[series]]';
     END IF;
-    SELECT s.dataset, s.every, s.method INTO known FROM ${release}.series AS s WHERE s.name = require_series.series;
+    SELECT s.dataset, s.every, s.method, s.relations INTO known FROM ${release}.series AS s WHERE s.name = require_series.series;
     IF FOUND THEN
         IF (known.dataset, known.every, known.method) IS DISTINCT FROM (own.dataset, own.every, require_series.method) THEN
             RAISE EXCEPTION 'series % has a window for each %, of dataset %, by method %', quote_literal(require_series.series),
                 known.every, quote_literal(known.dataset), known.method
             USING ERRCODE = 'QF001', HINT = 'ask for the same, or give another name with [[series]]';
+        END IF;
+        SELECT r INTO taken FROM unnest(known.relations) AS r WHERE to_regclass(format('%I.%I', ${release:name}, r)) IS NULL LIMIT 1;
+        IF FOUND THEN
+            RAISE EXCEPTION '%.% of series % is not there: it was dropped or renamed by hand', quote_ident(${release:name}),
+                quote_ident(taken), quote_literal(require_series.series)
+            USING ERRCODE = 'QF002', HINT = 'rename it back, or give another name with [[series]]';
         END IF;
         RETURN;
     END IF;

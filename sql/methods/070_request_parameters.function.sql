@@ -17,7 +17,7 @@ BEGIN
         ELSIF key <> 'epsilon' THEN
             RAISE EXCEPTION 'option %: % has no such option', quote_literal(key), request_parameters.method
             USING ERRCODE = 'QF001', HINT = (
-                SELECT 'use ' || string_agg(k, ', ') || '; and of every method as, new_draw, rebuild, keep, hold'
+                SELECT 'use ' || string_agg(k, ', ') || '; and of every method as, new_draw, rebuild, keep, hold, window, series'
                 FROM jsonb_object_keys(declared) AS k
             );
         END IF;

@@ -14,7 +14,7 @@ DECLARE
     runner boolean := EXISTS (SELECT FROM pg_catalog.pg_roles AS r WHERE r.rolname = ${runner:name});
 BEGIN
     -- the name that was asked for, and no other
-    SELECT r.name, r.method, string_to_array(r.parameters ->> 'tables', ',') AS wanted, b.source_srid, b.srid AS metric_srid INTO asked
+    SELECT r.name, r.method, string_to_array(r.parameters ->> 'tables', ',') || array(SELECT jsonb_object_keys(r.parameters)) AS wanted, b.source_srid, b.srid AS metric_srid INTO asked
     FROM ${private}.release AS r JOIN ${private}.build AS b ON b.build_id = r.build_id
     WHERE r.release_id = publish_tables.release AND r.state = 'running';
     IF NOT FOUND THEN
@@ -70,5 +70,5 @@ END;
 $body$;
 
 COMMENT ON FUNCTION ${private}.publish_tables(int, jsonb) IS
-'Moves the staged tables of a running release into the release schema under its name, and makes its views, as its method declares them: those that are always made, and those that its parameter tables asks for. Comments: of each suffix, of the relation (no name) and of its columns. Granted to nobody yet.';
+'Moves the staged tables of a running release into the release schema under its name, and makes its views, as its method declares them: those that are always made, those that its parameter tables asks for, and those that are named as a parameter that it has. Comments: of each suffix, of the relation (no name) and of its columns. Granted to nobody yet.';
 REVOKE ALL ON FUNCTION ${private}.publish_tables(int, jsonb) FROM PUBLIC;

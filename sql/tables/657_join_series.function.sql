@@ -21,31 +21,16 @@ BEGIN
     -- the first two windows of a series may be published at once
     LOCK TABLE ${release}.series IN SHARE ROW EXCLUSIVE MODE;
     FOR part IN
-        SELECT asked.name || s.suffix AS child, asked.series || s.suffix AS parent,
-            ARRAY['window_start'] || ARRAY(SELECT jsonb_array_elements_text(
-                ${private}.find_relation(asked.method::text, s.suffix::text) -> 'key'
-            )) AS key
+        SELECT asked.name || s.suffix AS child, asked.series || s.suffix AS parent
         FROM unnest(asked.relations) AS s (suffix)
         JOIN pg_catalog.pg_class AS c ON c.oid = to_regclass(format('%I.%I', ${release:name}, asked.name || s.suffix))
         WHERE c.relkind = 'r'
     LOOP
         IF to_regclass(format('%I.%I', ${release:name}, part.parent)) IS NULL THEN
             EXECUTE format(
-                'CREATE TABLE %I.%I (LIKE %I.%I INCLUDING COMMENTS INCLUDING STORAGE) PARTITION BY LIST (window_start)',
+                'CREATE TABLE %I.%I (LIKE %I.%I INCLUDING COMMENTS INCLUDING INDEXES INCLUDING STORAGE) PARTITION BY LIST (window_start)',
                 ${release:name}, part.parent, ${release:name}, part.child
             );
-            IF cardinality(part.key) = 2 THEN
-                EXECUTE format('ALTER TABLE %I.%I ADD PRIMARY KEY (%I, %I)', ${release:name}, part.parent, part.key[1], part.key[2]);
-            ELSIF cardinality(part.key) = 3 THEN
-                EXECUTE format(
-                    'ALTER TABLE %I.%I ADD PRIMARY KEY (%I, %I, %I)', ${release:name}, part.parent, part.key[1], part.key[2], part.key[3]
-                );
-            ELSE
-                EXECUTE format(
-                    'ALTER TABLE %I.%I ADD PRIMARY KEY (%I, %I, %I, %I)',
-                    ${release:name}, part.parent, part.key[1], part.key[2], part.key[3], part.key[4]
-                );
-            END IF;
             EXECUTE format(
                 'COMMENT ON TABLE %I.%I IS %L', ${release:name}, part.parent,
                 format(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -12,8 +14,8 @@ from typing import Any
 
 import pytest
 import typer
-from servers import SharedServer, cloned
-from world import ADD_CITY, city_template, freqdp, try_only
+from servers import clone_of
+from world import ADD_CITY, freqdp, try_only
 
 from freqdp_db import __version__
 from freqdp_db.cli import main
@@ -96,10 +98,7 @@ def _run(*arguments: str) -> tuple[int, str, str]:
     return code, out.getvalue(), err.getvalue()
 
 
-@pytest.fixture(scope="module")
-def city(shared_server: SharedServer, pytestconfig: pytest.Config) -> Iterator[str]:
-    with cloned(shared_server.get(), city_template(shared_server, pytestconfig)) as url:
-        yield url
+city = clone_of("city_db", scope="module")
 
 
 SESSION: list[tuple[tuple[str, ...], set[str] | type]] = [
@@ -267,13 +266,20 @@ def test_the_demo_ends_with_commands_that_can_be_typed() -> None:
     assert typed == ["release", "export", "city_1", "--format", "csv"]
 
 
-def test_as_a_process(run_cli: Any) -> None:
+def test_as_a_process(database_url: str) -> None:
     """The streams and the codes of the real thing."""
-    load = run_cli("load", "demo", "--objects", "5", "--days", "1", "--json")
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "freqdp_db", *arguments, "--json", "--dsn", database_url],
+            capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2],
+        )  # fmt: skip
+
+    load = run("load", "demo", "--objects", "5", "--days", "1")
     assert load.returncode == 0
     assert json.loads(load.stdout)["objects"] == 5
     assert "objects" in load.stderr
-    refused = run_cli("dataset", "build", "nothing", "--json")
+    refused = run("dataset", "build", "nothing")
     assert refused.returncode == 1
     assert json.loads(refused.stdout)["error"] == "NotFound"
     assert refused.stderr.startswith("freqdp: there is no dataset 'nothing'\n  -> ")

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from psycopg.conninfo import make_conninfo
 from servers import SharedServer, cloned
-from world import city_template, freqdp
+from world import freqdp
 
 from freqdp_db.cli import commands as completion
 
@@ -41,8 +41,8 @@ def _completed(line: str, **environment: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def url(shared_server: SharedServer, pytestconfig: pytest.Config) -> Iterator[str]:
-    with cloned(shared_server.get(), city_template(shared_server, pytestconfig)) as url:
+def url(shared_server: SharedServer, city_db: str) -> Iterator[str]:
+    with cloned(shared_server.get(), city_db) as url:
         for options in (("--as", "held_one", "--hold"), ("--as", "open_one", "--new-draw")):
             freqdp(
                 url, "anonymize", "city", "--method", "lg", "--epsilon", "0.5", *options

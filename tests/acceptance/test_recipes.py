@@ -24,7 +24,7 @@ from psycopg.conninfo import make_conninfo
 from servers import SharedServer, cloned
 from sqlalchemy.engine import make_url
 from test_readme import QUERY, SOURCE
-from world import city_template, freqdp, query, value
+from world import freqdp, query, value
 
 import freqdp_db
 from freqdp_db.cli import main
@@ -37,9 +37,9 @@ _BLOCK = re.compile(r"^```(console|sql)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 @pytest.fixture(scope="module")
-def url(shared_server: SharedServer, pytestconfig: pytest.Config) -> Iterator[str]:
+def url(shared_server: SharedServer, city_db: str) -> Iterator[str]:
     """A city with a release, where pages and recipes speak of vans."""
-    with cloned(shared_server.get(), city_template(shared_server, pytestconfig)) as url:
+    with cloned(shared_server.get(), city_db) as url:
         freqdp(url, "anonymize", "city", "--method", "lg", "--epsilon", "0.5").succeeded()
         yield url
 
@@ -248,7 +248,7 @@ def _ask(url: str, statement: str) -> list[tuple[Any, ...]]:
 def test_queries_work_in_any_system(vans: str) -> None:
     hours = dict(_ask(vans, HOURS))
     within = """
-        SELECT date_trunc('hour', at AT TIME ZONE 'Europe/Brussels'), count(DISTINCT trajectory_id)
+        SELECT date_trunc('hour', sampled_at AT TIME ZONE 'Europe/Brussels'), count(DISTINCT trajectory_id)
         FROM freqdp_release.vans_1
         WHERE ST_Distance(ST_Transform(geom, 4326)::geography,
                           ST_SetSRID(ST_MakePoint(4.35, 50.85), 4326)::geography) < {}

@@ -7,16 +7,15 @@ from collections.abc import Iterator
 import pytest
 from harness import Driver
 from servers import SharedServer, cloned
-from world import city_template
 
 
 @pytest.fixture(scope="session")
 def driver(
     shared_server: SharedServer,
-    pytestconfig: pytest.Config,
+    city_db: str,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Driver]:
-    with cloned(shared_server.get(), city_template(shared_server, pytestconfig)) as url:
+    with cloned(shared_server.get(), city_db) as url:
         made = Driver(url, tmp_path_factory.mktemp("driver"))
     yield made
     made.close()

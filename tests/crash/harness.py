@@ -7,8 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,16 +15,9 @@ from typing import Any
 
 import psycopg
 from psycopg import sql
+from world import wait_for
 
 ROOT = Path(__file__).parents[2]
-_SECONDS = 120.0
-
-
-def wait_until(done: Callable[[], bool], what: str, seconds: float = _SECONDS) -> None:
-    deadline = time.monotonic() + seconds
-    while not done():
-        assert time.monotonic() < deadline, f"waited {seconds:.0f} s for {what}"
-        time.sleep(0.01)
 
 
 class Driver:
@@ -87,7 +79,7 @@ class Driver:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()
-        self._process.wait(_SECONDS)
+        self._process.wait()
         self._process.stdout.close()
         self._log.close()
 
@@ -124,7 +116,7 @@ class Run:
 
     def reach(self) -> None:
         """Wait until it has stopped at its moment."""
-        wait_until(lambda: self.marker.exists() or not self.alive(), "the moment")
+        wait_for(lambda: self.marker.exists() or not self.alive(), "the moment")
         assert self.marker.exists(), f"it ended before: {self.out}{self.err}"
 
     def go_on(self) -> None:
@@ -162,7 +154,7 @@ class Gate:
             return [row[0] for row in rows]
 
     def reach(self, run: Run) -> None:
-        wait_until(lambda: bool(self.waiting()) or not run.alive(), f"{self._pattern!r}")
+        wait_for(lambda: bool(self.waiting()) or not run.alive(), f"{self._pattern!r}")
         assert run.alive(), f"it ended before: {run.out}{run.err}"
 
     def open(self) -> None:

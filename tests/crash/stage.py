@@ -11,15 +11,15 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from library import build_points, make_points, opened
+from servers import destroy
 from witness import leftovers
-from world import freqdp, query
+from world import freqdp, query, wait_for
 
 from freqdp_db.db.schema import upgrade
 from freqdp_db.server.embedded import EmbeddedServer, connection_url
@@ -40,7 +40,7 @@ def own_server() -> Iterator[tuple[EmbeddedServer, str]]:
             upgrade(database)
         yield server, url
     finally:
-        server.destroy()
+        destroy(server)
         shutil.rmtree(directory, ignore_errors=True)
 
 
@@ -65,12 +65,8 @@ def start_worker(url: str, log: Path, *arguments: str) -> subprocess.Popen[bytes
         )  # fmt: skip
 
 
-def wait_for_jobs(url: str, seconds: float) -> None:
-    end = time.monotonic() + seconds
-    while query(url, OPEN) != [(0,)]:
-        if time.monotonic() > end:
-            raise AssertionError(f"jobs are still open after {seconds} s")
-        time.sleep(0.2)
+def wait_for_jobs(url: str) -> None:
+    wait_for(lambda: query(url, OPEN) == [(0,)], "the jobs to end")
 
 
 def reckon(url: str) -> dict[str, Any]:

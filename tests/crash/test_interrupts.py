@@ -16,10 +16,10 @@ from typing import Any
 import psycopg
 import pytest
 import stage
-from harness import ROOT, Driver, Gate, Run, gate, reading_gate, wait_until
+from harness import ROOT, Driver, Gate, Run, gate, reading_gate
 from servers import SharedServer
 from witness import leftovers, require_whole, resumed, scene, sessions
-from world import freqdp, query, value
+from world import freqdp, query, value, wait_for
 
 from freqdp_db.server.embedded import EmbeddedServer, connection_url
 
@@ -56,7 +56,7 @@ def _signal(number: int) -> Callable[[str, Run], None]:
         assert run.document["error"] == "Interrupted"
         assert run.document["remedy"]
         # the process is gone, and what it was waiting for was cancelled: gates are still closed
-        wait_until(lambda: not sessions(url), "the end of its sessions", 20)
+        wait_for(lambda: not sessions(url), "the end of its sessions")
 
     return strike
 
@@ -167,9 +167,9 @@ def test_a_process_of_its_own(city: str) -> None:
             env={**os.environ, "DATABASE_URL": city},
             preexec_fn=hear_interrupts,
         )
-        wait_until(lambda: bool(writing.waiting()), "the index")
+        wait_for(lambda: bool(writing.waiting()), "the index")
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate()
         assert process.returncode == 130
         assert out == ""
         assert "Traceback" not in err
@@ -232,4 +232,4 @@ def _kill(server: EmbeddedServer) -> None:
             return True
         return False
 
-    wait_until(gone, "the end of the server", 30)
+    wait_for(gone, "the end of the server")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from harness import Driver, gate, wait_until
+from harness import Driver, gate
 from library import opened
 from witness import draws, leftovers, require_whole, resumed, scene, sessions, spends
-from world import fingerprint, freqdp, query, value
+from world import fingerprint, freqdp, query, value, wait_for
 
 from freqdp_db.db import builds
 
@@ -27,7 +27,7 @@ def _change_source(url: str) -> None:
     before = value(url, gone)
     query(url, "DELETE FROM demo.city WHERE object_id = (SELECT min(object_id) FROM demo.city)")
     # a session counts what it wrote when it ends, which nobody waits for
-    wait_until(lambda: value(url, gone) > before, "the count of deleted rows")
+    wait_for(lambda: value(url, gone) > before, "the count of deleted rows")
 
 
 def _next_build_succeeds(url: str, before: int) -> None:
@@ -81,7 +81,7 @@ def test_killed_build_amid_attaching(city: str, driver: Driver, part: str, momen
         run.kill()
         assert require_whole(city, before) == before
         attaching.open()
-    wait_until(lambda: not sessions(city), "the end of its sessions")
+    wait_for(lambda: not sessions(city), "the end of its sessions")
     assert require_whole(city, before) == before
     assert len(leftovers(city)) == 5
     _next_build_succeeds(city, before.current_build)

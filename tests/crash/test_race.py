@@ -83,9 +83,7 @@ def test_new_draws_race_for_a_budget_of_seven(source: str, url: str) -> None:
     with opened(source) as database:
         account = find_dataset(database, "d").account_id
         with database.begin() as connection:
-            ledger.grant_budget(
-                connection, database, account, Decimal(6500), "for seven requests and a half"
-            )
+            ledger.grant_budget(connection, account, Decimal(6500), "for seven requests and a half")
     answers = _all_at_once(url, new_draw=True)
     kinds = Counter(type(answer) for answer in answers)
     assert kinds == {Outcome: AFFORDABLE, BudgetExceeded: REQUESTS - AFFORDABLE}

@@ -6,9 +6,9 @@ import time
 
 import psycopg
 import pytest
-from harness import Driver, wait_until
+from harness import Driver
 from witness import draws, leftovers, require_whole, scene, spends
-from world import freqdp, query, value
+from world import freqdp, query, value, wait_for
 
 import freqdp_db
 
@@ -125,7 +125,7 @@ def test_equal_requests_queue_for_the_record(city: str, driver: Driver) -> None:
         # the ledger writes under this row's lock, in the transaction that makes the record
         blocker.execute("SELECT FROM freqdp.account FOR UPDATE")
         runs = [driver.start(city, *ANONYMIZE) for _ in range(2)]
-        wait_until(
+        wait_for(
             lambda: value(
                 city,
                 "SELECT count(*) = 2 FROM pg_stat_activity WHERE datname = current_database() "
@@ -154,9 +154,9 @@ def test_different_requests_at_once(city: str, driver: Driver) -> None:
 def test_a_run_in_progress_is_not_swept(city: str, driver: Driver) -> None:
     first = driver.start(city, *ANONYMIZE, stop="publish: verified")
     first.reach()
-    assert leftovers(city) == ["staging_1", "staging_1_line"]
+    assert leftovers(city) == ["staging_1", "staging_1_line", "staging_1_trip"]
     freqdp(city, *ANONYMIZE, "--method", "pure-g").succeeded()
-    assert leftovers(city) == ["staging_1", "staging_1_line"]
+    assert leftovers(city) == ["staging_1", "staging_1_line", "staging_1_trip"]
     first.go_on()
     assert first.end() == 0, first.err
     assert leftovers(city) == []
@@ -164,7 +164,7 @@ def test_a_run_in_progress_is_not_swept(city: str, driver: Driver) -> None:
 
 def test_leftovers_of_another_release_are_swept(city: str, driver: Driver) -> None:
     _killed(city, driver, "publish: verified")
-    assert leftovers(city) == ["staging_1", "staging_1_line"]
+    assert leftovers(city) == ["staging_1", "staging_1_line", "staging_1_trip"]
     freqdp(city, *ANONYMIZE, "--method", "pure-g").succeeded()
     assert leftovers(city) == []
     assert freqdp(city, "release", "resume", "city_1").succeeded()["resumed"] is True

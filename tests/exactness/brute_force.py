@@ -140,7 +140,7 @@ def _check_table(replay: Replay, findings: Findings) -> None:
                     * (floor(at_us::numeric / %(coarse_us)s) * %(coarse_us)s)::float8 AS at
             FROM input JOIN key USING (trajectory_id) JOIN place USING (location_id)
         ) AS e FULL JOIN {table} AS r USING (trajectory_id, seq)
-        WHERE e.at IS DISTINCT FROM r.at OR e.geom IS NULL OR r.geom IS NULL
+        WHERE e.at IS DISTINCT FROM r.sampled_at OR e.geom IS NULL OR r.geom IS NULL
         OR ST_AsEWKB(e.geom) <> ST_AsEWKB(r.geom)
         """,
         coarse_us=int(replay.release.parameters.get("time_step", 0) * 1_000_000) or 1,

@@ -63,7 +63,7 @@ _APART: LiteralString = """
         ST_Transform(a.geom, %(srid)s), ST_Transform(b.geom, %(srid)s)) > %(delta)s)
     FROM cluster AS c JOIN cluster AS d ON d.number = c.number AND d.trajectory_id > c.trajectory_id
     JOIN {table} AS a ON a.trajectory_id = c.released_id
-    JOIN {table} AS b ON b.trajectory_id = d.released_id AND b.seq = a.seq AND b.at = a.at
+    JOIN {table} AS b ON b.trajectory_id = d.released_id AND b.seq = a.seq AND b.sampled_at = a.sampled_at
 """
 
 
@@ -202,11 +202,11 @@ def _groups(session: _Session) -> Promise:
         ),
         "middles and begins outside": session.number(
             "SELECT count(*) FROM {table} "
-            "WHERE NOT ST_Covers(area, geom) OR NOT during @> at OR isempty(during)"
+            "WHERE NOT ST_Covers(area, geom) OR NOT during @> sampled_at OR isempty(during)"
         ),
         "intervals that overlap": 0 if "time_step" in session.parameters else session.number(
-            "SELECT count(*) FROM (SELECT at < lag(upper(during)) OVER (PARTITION BY trajectory_id "
-            "ORDER BY seq) AS overlap FROM {table}) AS t WHERE overlap"
+            "SELECT count(*) FROM (SELECT sampled_at < lag(upper(during)) OVER ("
+            "PARTITION BY trajectory_id ORDER BY seq) AS overlap FROM {table}) AS t WHERE overlap"
         ),
     }  # fmt: skip
     if widest is None:

@@ -106,7 +106,7 @@ def test_kept_where_positions_are_wrong(database: Database, url: str) -> None:
          "areas that are not diverse"),
         ("moved", "UPDATE {t} SET geom = ST_Translate(geom, 0.02, 0) WHERE seq = 1 AND "
          "trajectory_id = (SELECT min(trajectory_id) FROM {t})", "pairs further apart than delta"),
-        ("moved", "UPDATE {t} SET at = at + interval '1 s' WHERE seq = 2 AND "
+        ("moved", "UPDATE {t} SET sampled_at = sampled_at + interval '1 s' WHERE seq = 2 AND "
          "trajectory_id = (SELECT min(trajectory_id) FROM {t})",
          "pairs that are not together at an instant"),
     ],
@@ -144,7 +144,7 @@ def test_comments_say_what_a_point_is(url: str) -> None:
     assert comment("week", "geom").startswith("The middle of the area")
     assert comment("week", "area").startswith("Where samples of the group lie, of some or all of")
     assert comment("week", "during").startswith("When: the times of samples in the area lie in")
-    assert comment("moved", "at") == "Time of the sample; days and hours are those of UTC."
+    assert comment("moved", "sampled_at") == "Time of the sample; days and hours are those of UTC."
     ((whole,),) = query(url, "SELECT obj_description('freqdp_release.moved'::regclass)")
     assert "not k-anonymous" in whole
 
@@ -161,7 +161,7 @@ def test_exported(url: str, name: str, tmp_path: Path) -> None:
     ends = ", lower(during), upper(during)" if areas else ""
     expected = query(
         url,
-        f"SELECT trajectory_id, seq, {columns}ST_X(geom), ST_Y(geom), at{ends} "
+        f"SELECT trajectory_id, seq, {columns}ST_X(geom), ST_Y(geom), sampled_at{ends} "
         f"FROM freqdp_release.{name} ORDER BY 1, 2",
     )
     with (tmp_path / f"{name}.csv").open() as file:

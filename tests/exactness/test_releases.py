@@ -154,7 +154,7 @@ TAMPERED: dict[str, tuple[str, str]] = {
         "insertion queries",
     ),
     "a time": (
-        "UPDATE freqdp_release.victim SET at = at + interval '1 microsecond' WHERE seq = 2",
+        "UPDATE freqdp_release.victim SET sampled_at = sampled_at + interval '1 microsecond' WHERE seq = 2",
         "released rows",
     ),
     "a place": (

@@ -168,6 +168,26 @@ def test_populations_are_named_once(city: str, tmp_path: Path) -> None:
     _apply(city, tmp_path, CITY + 'persons = "a/b"\n').refused("--persons")
 
 
+def test_a_schedule_of_a_dataset_that_is_new(city: str, tmp_path: Path) -> None:
+    """Nothing is registered for a schedule that would be refused every night."""
+    counts = '[datasets.town.schedule]\nat = "@daily"\nmethod = "counts"\nzones = "grid:2000m"\n'
+    town = CITY.replace("city]", "town]") + 'unit = "person-day"\n'
+    region = 'region = "4.2,50.7,4.5,51.0"\n'
+    before = written(city)
+    for text, words in (
+        (town + region + counts, "all data"),
+        (town + region + counts + 'window = "week"\n', "each week"),
+        (town + counts + 'window = "day"\n', "region"),
+        (
+            town + region + counts.replace("grid:2000m", "demo.gone") + 'window = "day"\n',
+            "'gone'",
+        ),
+    ):
+        for plan in (["--plan"], []):
+            _apply(city, tmp_path, text, *plan).refused(words)
+    assert written(city) == before
+
+
 def test_a_schedule_that_would_be_refused_every_night(city: str, tmp_path: Path) -> None:
     """`--plan` says it now: an edited release of the same source stays out beside unlinked ones."""
     freqdp(city, "anonymize", "city", "--method", "lg", "--as", "out").succeeded()

@@ -20,7 +20,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 from servers import SharedServer, cloned
 from sources import BUILT, GOOD, make_sources
-from world import city_template, freqdp, query, value, written
+from world import freqdp, query, value, written
 
 from freqdp_db.db.connection import translate, unreachable
 from freqdp_db.errors import ServerRefused
@@ -331,7 +331,7 @@ def test_disk_full_is_told(database_url: str) -> None:
 
 
 @pytest.fixture
-def tiny_disk(shared_server: SharedServer, pytestconfig: pytest.Config) -> Iterator[str]:
+def tiny_disk(shared_server: SharedServer, city_db: str) -> Iterator[str]:
     """The city in a database whose new tables go to a disk of half a megabyte."""
     server = shared_server.get()
     if server.data_dir is None or os.geteuid() != 0:
@@ -353,7 +353,7 @@ def tiny_disk(shared_server: SharedServer, pytestconfig: pytest.Config) -> Itera
             connection.execute(
                 sql.SQL("CREATE TABLESPACE {} LOCATION {}").format(name, sql.Literal(str(place)))
             )
-            with cloned(server, city_template(shared_server, pytestconfig)) as url:
+            with cloned(server, city_db) as url:
                 database = sql.Identifier(str(psycopg.conninfo.conninfo_to_dict(url)["dbname"]))
                 connection.execute(
                     sql.SQL("ALTER DATABASE {} SET default_tablespace = {}").format(database, name)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyogrio
 import pytest
-from servers import SharedServer, cloned
-from world import freqdp, query, value
+from servers import SharedServer, clone_of, cloned
+from world import freqdp, query, value, written
 
 from freqdp_db.methods.counts import plan
 from freqdp_db.release import pipeline, planning
 
+PAGE = Path(__file__).parents[2] / "docs" / "howto" / "counts.md"
 COUNTS = (
     "anonymize",
     "town",
@@ -41,10 +44,7 @@ def built(shared_server: SharedServer) -> Iterator[str]:
         yield value(url, "SELECT current_database()")
 
 
-@pytest.fixture
-def town(shared_server: SharedServer, built: str) -> Iterator[str]:
-    with cloned(shared_server.get(), built) as url:
-        yield url
+town = clone_of("built")
 
 
 @pytest.mark.parametrize("accounting", ["zcdp", "pure"])
@@ -133,6 +133,73 @@ def test_a_plan_reads_no_data(town: str, monkeypatch: pytest.MonkeyPatch) -> Non
         "JOIN freqdp_release.town_1_zone USING (zone) WHERE level = 'zone' AND bin = 1",
     )
     assert planned["steps"][0]["visits_zone_margin"] == pytest.approx(margin, abs=0.1)
+
+
+def test_roads(town: str, tmp_path: Path) -> None:
+    """A row for each road and bin, with its line on a map; through verify, export, report, evaluate."""
+    asked = (*COUNTS, "--roads", "demo.town_roads", "--epsilon", "4")
+    made = freqdp(town, *asked, "--tables", "visits").succeeded()
+    assert sorted(name.rpartition("town_1_")[2] for name in made["relations"]) == [
+        "bin", "road", "roads", "roads_map", "visits", "visits_map", "zone",
+    ]  # fmt: skip
+    freqdp(town, "release", "verify", "town_1").succeeded()
+    whole, roads, far = query(
+        town,
+        "SELECT count(*), count(*) FILTER (WHERE r.geom IS NOT NULL), "
+        "max(ST_HausdorffDistance(ST_GeometryN(z.geom, 1), r.geom)) FROM freqdp_release.town_1_road z "
+        "LEFT JOIN demo.town_roads r ON r.id::text = z.name WHERE z.level = 'road'",
+    )[0]
+    assert whole == roads > 100 and far < 1e-7
+    rows = query(
+        town,
+        "SELECT level, count(*), min(m.mean_kmh), max(m.mean_kmh), sum(r.value) FILTER (WHERE bin = 0) "
+        "FROM freqdp_release.town_1_roads r JOIN freqdp_release.town_1_roads_map m USING (road, bin) "
+        "GROUP BY level",
+    )
+    by_level = {level: found for level, *found in rows}
+    assert by_level["road"][0] == 6 * whole and by_level["city"][0] == 6
+    assert all(0 <= least <= most <= 120 for _, least, most, _ in by_level.values())
+    assert len({total for *_, total in by_level.values()}) == 1
+    *_, of_page = re.findall(
+        r"^```sql\n(.*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL
+    )
+    busy = query(
+        town,
+        of_page.replace("vans_current", "town_1").replace("08:00-09:00", "morning 06:00-10:00"),
+    )
+    assert busy and all(shown > margin for _, shown, margin, *_ in busy)
+    out = tmp_path / "roads.gpkg"
+    freqdp(town, "release", "export", "town_1", "--format", "gpkg", "--out", str(out)).succeeded()
+    info = pyogrio.read_info(out, layer="town_1_roads_map")
+    assert info["geometry_type"] == "MultiLineString" and "mean_kmh" in info["fields"]
+    freqdp(town, "release", "report", "town_1", "--out", str(tmp_path / "r.html")).succeeded()
+    assert "The busiest roads" in (tmp_path / "r.html").read_text("utf-8")
+    metrics = freqdp(town, "evaluate", "town_1").succeeded()["metrics"]
+    assert 0.9 < metrics["counts.coverage.roads.road"] <= 1
+    assert freqdp(town, "plan", *asked[1:]).succeeded()["steps"][0]["roads_road_margin"] > 0
+
+
+def test_roads_that_are_refused(town: str) -> None:
+    query(
+        town,
+        "CREATE VIEW of_the_source AS SELECT 1 AS id, 1 AS source, 2 AS target, "
+        "ST_MakeLine(min(geom), max(geom)) AS geom FROM demo.city",
+    )
+    query(
+        town,
+        "CREATE TABLE elsewhere AS SELECT 1 AS id, 1 AS source, 2 AS target, "
+        "ST_GeomFromText('LINESTRING(9 9, 9 9.1)', 4326) AS geom",
+    )
+    before = written(town)
+    for options, said in (
+        (("--roads", "public.of_the_source"), "reads the rows of"),
+        (("--roads", "public.nowhere"), "there is no table"),
+        (("--roads", "demo.poi"), "has no column that looks like source"),
+        (("--roads", "public.elsewhere"), "no road has its middle in one of the zones"),
+        (("--tables", "visits,roads"), "no table of roads is named"),
+    ):
+        freqdp(town, *COUNTS, *options).refused(said)
+    assert written(town) == before
 
 
 def test_chosen_tables_alone(town: str) -> None:

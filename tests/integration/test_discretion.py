@@ -173,4 +173,4 @@ def test_hostile_values_are_values(source: str) -> None:
         "SELECT array_agg(attname::text ORDER BY attnum) FROM pg_attribute "
         "WHERE attrelid = 'freqdp_release.d_1'::regclass AND attnum > 0",
     )
-    assert columns == ["trajectory_id", "seq", "at", "geom"]
+    assert columns == ["trajectory_id", "seq", "sampled_at", "geom"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import psycopg
 import pytest
@@ -13,8 +12,6 @@ from world import Answer, freqdp, login
 
 from freqdp_db.db.rights import remedy_for
 from freqdp_db.settings import Settings
-
-NO_SERVER = dict.fromkeys(("DATABASE_URL", "PGHOST", "PGSERVICE", "PGDATABASE"))
 
 
 @pytest.fixture
@@ -44,13 +41,16 @@ def test_it_names_server_database_user_and_roles(database_url: str, somebody: st
     assert where + f"{somebody} (freqdp_admin, freqdp_runner)" in said
 
 
-def test_it_makes_no_server(run_cli: Any, tmp_path: Path) -> None:
+def test_it_makes_no_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = tmp_path / "server"
-    done = run_cli("doctor", env={**NO_SERVER, "FREQDP_DATA_DIR": str(place)})
-    assert done.returncode == 0
-    assert "note  no server yet" in done.stdout
-    assert f"no embedded one in {place} yet" in done.stdout
-    assert "creates the embedded one there" in done.stdout
+    for name in ("DATABASE_URL", "PGHOST", "PGSERVICE", "PGDATABASE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("FREQDP_DATA_DIR", str(place))
+    done = freqdp(None, "doctor", in_words=True)
+    assert done.code == 0
+    assert "note  no server yet" in done.out
+    assert f"no embedded one in {place} yet" in done.out
+    assert "creates the embedded one there" in done.out
     assert not place.exists()
 
 

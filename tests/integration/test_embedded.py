@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pwd
 import shutil
@@ -18,6 +17,8 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from servers import destroy
+from world import freqdp
 
 from freqdp_db.errors import ServerFailed, ServerNotFound
 from freqdp_db.server import binaries
@@ -36,7 +37,7 @@ def scratch() -> Iterator[Path]:
     directory = Path(tempfile.mkdtemp(prefix="freqdp-embedded-"))
     directory.chmod(0o711)
     yield directory
-    EmbeddedServer(directory / "data").destroy()
+    destroy(EmbeddedServer(directory / "data"))
     shutil.rmtree(directory)
 
 
@@ -49,7 +50,7 @@ def made() -> Iterator[Path]:
     server.ensure_running()
     server.stop()
     yield directory / "data"
-    server.destroy()
+    destroy(server)
     shutil.rmtree(directory)
 
 
@@ -264,7 +265,7 @@ def test_a_path_too_long_or_too_strange_for_a_socket(scratch: Path, made: Path) 
         assert len(os.fsencode(server.layout.socket)) <= 107
         assert stat.S_IMODE(server.layout.socket_dir.stat().st_mode) == 0o700
     finally:
-        server.destroy()
+        destroy(server)
     assert not server.layout.socket_dir.exists()
 
 
@@ -326,27 +327,20 @@ def test_as_an_ordinary_user(scratch: Path) -> None:
         owner = server.layout.cluster.stat().st_uid
         assert owner == nobody.pw_uid, "root starts it as its owner"
     finally:
-        server.destroy()
+        destroy(server)
 
 
-def test_commands(server: EmbeddedServer) -> None:
-    def freqdp(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "freqdp_db", "db", *arguments],
-            cwd=ROOT,
-            env={**os.environ, "FREQDP_DATA_DIR": str(server.layout.data_dir)},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-
-    started = json.loads(freqdp("start", "--json").stdout)
+def test_commands(server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FREQDP_DATA_DIR", str(server.layout.data_dir))
+    started = freqdp(None, "db", "start").succeeded()
     assert started["running"] is True
-    assert started["url"] == freqdp("url").stdout.strip()
-    assert "running" in freqdp("status").stdout
-    assert freqdp("psql", "-At", "-c", "SELECT 40 + 2").stdout == "42\n"
-    assert json.loads(freqdp("psql", "--json").stdout)["command"][-1] == server.conninfo()
-    assert json.loads(freqdp("stop", "--json").stdout) == {"stopped": True}
+    assert started["url"] == freqdp(None, "db", "url", in_words=True).out.strip()
+    assert "running" in freqdp(None, "db", "status", in_words=True).out
+    assert freqdp(None, "db", "psql").succeeded()["command"][-1] == server.conninfo()
+    # psql takes the place of the process
+    psql = [sys.executable, "-m", "freqdp_db", "db", "psql", "-At", "-c", "SELECT 40 + 2"]
+    assert subprocess.run(psql, cwd=ROOT, capture_output=True, text=True).stdout == "42\n"
+    assert freqdp(None, "db", "stop").succeeded() == {"stopped": True}
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o730])

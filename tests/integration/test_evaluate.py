@@ -10,8 +10,8 @@ import numpy as np
 import psycopg
 import pytest
 from library import opened
-from servers import SharedServer, cloned
-from world import city_template, freqdp, query, written
+from servers import SharedServer, clone_of, cloned
+from world import freqdp, query, written
 
 from freqdp_db.dataset.memory import load_build
 from freqdp_db.db.draws import load_columns, load_edits
@@ -33,19 +33,16 @@ _STEP_US = 300_000_000
 
 
 @pytest.fixture(scope="module")
-def released_template(shared_server: SharedServer, pytestconfig: pytest.Config) -> Iterator[str]:
+def released_template(shared_server: SharedServer, city_db: str) -> Iterator[str]:
     """The name of a database in which the city is released as `r`, with coarse times."""
-    with cloned(shared_server.get(), city_template(shared_server, pytestconfig)) as url:
+    with cloned(shared_server.get(), city_db) as url:
         freqdp(
             url, "anonymize", "city", "--method", "lg", "--as", "r", "--time-step", _STEP
         ).succeeded()
         yield str(psycopg.conninfo.conninfo_to_dict(url)["dbname"])
 
 
-@pytest.fixture
-def released(shared_server: SharedServer, released_template: str) -> Iterator[str]:
-    with cloned(shared_server.get(), released_template) as url:
-        yield url
+released = clone_of("released_template")
 
 
 def test_the_pair_is_what_the_log_gives(released: str) -> None:
@@ -57,7 +54,7 @@ def test_the_pair_is_what_the_log_gives(released: str) -> None:
         state = Partition(0, loaded.trajectories, loaded.locations)
         with database.begin() as connection:
             for step, drawn in ((1, PfTargets), (2, TfTargets)):
-                of = (connection, database, release.release_id, step)
+                of = (connection, release.release_id, step)
                 edits = load_edits(*of)
                 key = key_of(load_columns(*of, "draw", drawn))
                 state = apply_edits(state, edits, loaded.clock, key)
@@ -181,12 +178,12 @@ def test_match_writes_the_road_of_each_sample(released: str) -> None:
 
 @pytest.fixture
 def city(
-    shared_server: SharedServer, pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch
+    shared_server: SharedServer, city_db: str, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[str]:
     monkeypatch.setattr(audit, "_WHOLE_RUNS", 10)
     # a bound that may miss once in a thousand audits would miss some day
     monkeypatch.setattr(audit, "SecureSource", lambda: SeededSource(4))
-    with cloned(shared_server.get(), city_template(shared_server, pytestconfig)) as url:
+    with cloned(shared_server.get(), city_db) as url:
         yield url
 
 

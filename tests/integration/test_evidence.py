@@ -8,13 +8,13 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from servers import SharedServer, cloned
-from world import city_template, freqdp
+from servers import SharedServer, clone_of, cloned
+from world import freqdp
 
 
 @pytest.fixture(scope="module")
-def released_template(shared_server: SharedServer, pytestconfig: pytest.Config) -> Iterator[str]:
-    with cloned(shared_server.get(), city_template(shared_server, pytestconfig)) as url:
+def released_template(shared_server: SharedServer, city_db: str) -> Iterator[str]:
+    with cloned(shared_server.get(), city_db) as url:
         freqdp(url, "anonymize", "city", "--method", "lg", "--as", "edited").succeeded()
         period = ("--region", "4.26,50.79,4.44,50.91", "--period", "2024-03-04/2024-03-06")
         freqdp(url, "dataset", "set", "city", *period).succeeded()
@@ -25,10 +25,7 @@ def released_template(shared_server: SharedServer, pytestconfig: pytest.Config) 
         yield str(psycopg.conninfo.conninfo_to_dict(url)["dbname"])
 
 
-@pytest.fixture
-def released(shared_server: SharedServer, released_template: str) -> Iterator[str]:
-    with cloned(shared_server.get(), released_template) as url:
-        yield url
+released = clone_of("released_template")
 
 
 def _page(url: str, name: str, folder: Path) -> str:

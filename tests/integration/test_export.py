@@ -142,7 +142,7 @@ def _table(url: str, name: str) -> Table:
         connection.execute("SET timezone = 'UTC'")
         rows = connection.execute(
             sql.SQL(
-                "SELECT trajectory_id, seq, at, ST_X(geom), ST_Y(geom) FROM {} ORDER BY 1, 2"
+                "SELECT trajectory_id, seq, sampled_at, ST_X(geom), ST_Y(geom) FROM {} ORDER BY 1, 2"
             ).format(points)
         ).fetchall()
         dumped = connection.execute(
@@ -182,7 +182,7 @@ def test_csv_has_the_rows(database: Database, url: str, name: str, tmp_path: Pat
     with path.open(newline="", encoding="utf-8") as file:
         header, *lines = csv.reader(file)
     places = ["lon", "lat"] if table.srid == 4326 else ["x", "y"]
-    assert header == ["trajectory_id", "seq", "at", *places]
+    assert header == ["trajectory_id", "seq", "sampled_at", *places]
     assert {len(line[2]) for line in lines} == {27 if fractions else 20}
     assert all(line[2].endswith("Z") and line[2][10] == "T" for line in lines)
     rows = [
@@ -197,8 +197,10 @@ def test_geoparquet_has_the_rows(database: Database, url: str, name: str, tmp_pa
     path, *_ = _export(database, name, "geoparquet", tmp_path / "out.parquet")
     file = pq.ParquetFile(path)
     assert file.metadata.num_row_groups > 2
-    assert file.schema_arrow.field("at").type == pa.timestamp("us", tz="UTC")
-    columns = [file.read()[c].to_pylist() for c in ("trajectory_id", "seq", "at", "geometry")]
+    assert file.schema_arrow.field("sampled_at").type == pa.timestamp("us", tz="UTC")
+    columns = [
+        file.read()[c].to_pylist() for c in ("trajectory_id", "seq", "sampled_at", "geometry")
+    ]
     rows = [(i, s, at, *_point(wkb)) for i, s, at, wkb in zip(*columns, strict=True)]
     assert sorted(rows) == table.rows
     boxes = file.read()["bbox"].to_pylist()
@@ -207,7 +209,7 @@ def test_geoparquet_has_the_rows(database: Database, url: str, name: str, tmp_pa
     ]
     (ordered,) = query(
         url,
-        "SELECT array_agg((trajectory_id, seq)::text ORDER BY (at AT TIME ZONE 'UTC')::date, geom, "
+        "SELECT array_agg((trajectory_id, seq)::text ORDER BY (sampled_at AT TIME ZONE 'UTC')::date, geom, "
         f'trajectory_id, seq) FROM freqdp_release."{name.replace(chr(34), chr(34) * 2)}"',
     )
     assert [f"({i},{s})" for i, s, *_ in rows] == ordered[0], "by day, then along the Hilbert curve"
@@ -242,7 +244,7 @@ def test_gpkg_has_the_rows(database: Database, url: str, name: str, tmp_path: Pa
     with closing(sqlite3.connect(path)) as file:
         rows = []
         for i, s, at, us, blob in file.execute(
-            "SELECT trajectory_id, seq, at, at_us, geom FROM samples ORDER BY fid"
+            "SELECT trajectory_id, seq, sampled_at, sampled_at_us, geom FROM samples ORDER BY fid"
         ):
             exact = EPOCH + timedelta(microseconds=us)
             assert datetime.fromisoformat(at) == exact - timedelta(microseconds=us % 1000)
@@ -280,11 +282,13 @@ def test_gpkg_as_gdal_reads_it(database: Database, url: str, tmp_path: Path) -> 
     rows = [
         (i, s, EPOCH + timedelta(microseconds=us), *_point(wkb))
         for i, s, us, wkb in zip(
-            *(columns[c].tolist() for c in ("trajectory_id", "seq", "at_us")), geometry, strict=True
+            *(columns[c].tolist() for c in ("trajectory_id", "seq", "sampled_at_us")),
+            geometry,
+            strict=True,
         )
     ]
     assert rows == table.rows
-    assert [datetime.fromisoformat(at) for at in columns["at"]] == [
+    assert [datetime.fromisoformat(at) for at in columns["sampled_at"]] == [
         at - timedelta(microseconds=at.microsecond % 1000) for _, _, at, _, _ in table.rows
     ]
     assert pyproj.CRS.from_user_input(meta["crs"]).to_epsg() is None
@@ -341,7 +345,39 @@ def test_guarantee_stands_beside_the_file(
     assert distribution["dcat:byteSize"] == file["bytes"]
     assert distribution["spdx:checksum"]["spdx:checksumValue"] == file["sha256"]
     assert described["dct:spatial"]["dcat:bbox"]["@value"].startswith("POLYGON((4.")
-    assert [f.name for f in more] == (["a.file.qgs"] if format_name == "gpkg" else [])
+    beside = ("", ".guarantee.json", ".README.txt", ".dcat.jsonld")
+    assert [f.name for f in more] == {
+        "gpkg": ["a.file.qgs"], "mfjson": [],
+    }.get(format_name, [f"a_trip.file{end}" for end in beside])  # fmt: skip
+
+
+def test_trips_are_exported(database: Database, url: str, tmp_path: Path) -> None:
+    """As a file or a layer of their own; the rows that are counted are the samples."""
+    kept = "trajectory_id, trip, length_m, places"
+    expected = query(
+        url, f"SELECT {kept}, ST_AsText(geom) FROM freqdp_release.degrees_trip ORDER BY 1, 2"
+    )
+    assert len(expected) > 5
+    samples = value(url, "SELECT count(*) FROM freqdp_release.degrees")
+    parquet, text, gpkg = (tmp_path / f"d.{end}" for end in ("parquet", "csv", "gpkg"))
+    for form, path in (("geoparquet", parquet), ("csv", text), ("gpkg", gpkg)):
+        assert export_release(database, "degrees", form, path, Notes()).rows == samples
+    found = pq.read_table(tmp_path / "d_trip.parquet")
+    geo = json.loads(found.schema.metadata[b"geo"])
+    assert geo["primary_column"] == "geom" and set(geo["columns"]) == {
+        "geom", "start_geom", "end_geom",
+    }  # fmt: skip
+    assert [tuple(row[c] for c in kept.split(", ")) for row in found.to_pylist()] == [
+        row[:4] for row in expected
+    ]
+    with (tmp_path / "d_trip.csv").open(newline="", encoding="utf-8") as file:
+        assert [row["geom"] for row in csv.DictReader(file)] == [row[4] for row in expected]
+    meta, _, shapes, fields = pyogrio.raw.read(gpkg, layer="trips")
+    assert list(meta["fields"]) == [
+        "trajectory_id", "trip", "start_at", "end_at", "length_m", "places",
+    ]  # fmt: skip
+    assert meta["geometry_type"] == "LineString" and len(shapes) == len(expected)
+    assert fields[4].tolist() == [row[2] for row in expected]
 
 
 @pytest.mark.parametrize("name", RELEASES)
@@ -394,7 +430,8 @@ def test_default_name(database: Database, tmp_path: Path, monkeypatch: pytest.Mo
     for name, chosen in FORMATS.items():
         export_release(database, row, name, None, Progress())
         assert (tmp_path / f'odd "name" é{chosen.suffix}').is_file()
-    assert len(list(tmp_path.iterdir())) == 4 * len(FORMATS) + 1, "a project beside the GeoPackage"
+    # of CSV and GeoParquet also the trips; a project beside the GeoPackage
+    assert len(list(tmp_path.iterdir())) == 4 * (len(FORMATS) + 2) + 1
 
 
 def test_existing_file_needs_force(database: Database, tmp_path: Path) -> None:
@@ -541,7 +578,7 @@ def test_empty_release(database: Database, url: str, tmp_path: Path) -> None:
         connection.execute("UPDATE freqdp_release.catalog SET rows = 0 WHERE name = 'empty'")
     for format_name in FORMATS:
         _export(database, "empty", format_name, tmp_path / format_name)
-    assert (tmp_path / "csv").read_text() == "trajectory_id,seq,at,x,y\n"
+    assert (tmp_path / "csv").read_text() == "trajectory_id,seq,sampled_at,x,y\n"
     assert pq.read_table(tmp_path / "geoparquet").num_rows == 0
     assert json.loads((tmp_path / "mfjson").read_text())["features"] == []
 
@@ -575,7 +612,7 @@ def test_another_reference_system(
         ).fetchall()
     if format_name == "csv":
         header, *lines = path.read_text().splitlines()
-        assert header == "trajectory_id,seq,at,lon,lat"
+        assert header == "trajectory_id,seq,sampled_at,lon,lat"
         found = [tuple(map(float, line.split(",")[3:])) for line in lines]
     elif format_name == "geoparquet":
         table = pq.read_table(path).sort_by([("trajectory_id", "ascending"), ("seq", "ascending")])

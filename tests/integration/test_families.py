@@ -70,7 +70,7 @@ def test_swapping_loses_nothing(url: str) -> None:
         "SELECT l.geom::text, s.at FROM freqdp.sample s JOIN freqdp.location l "
         "USING (build_id, location_id)"
     )
-    released = "SELECT geom::text, at FROM freqdp_release.r"
+    released = "SELECT geom::text, sampled_at FROM freqdp_release.r"
     for one, other in ((source, released), (released, source)):
         assert query(url, f"({one}) EXCEPT ALL ({other}) LIMIT 1") == []
 
@@ -82,17 +82,19 @@ def test_times_are_on_one_clock(url: str, method: str) -> None:
     tick = float(value(url, "SELECT parameters ->> 'clock' FROM freqdp_release.catalog"))
     assert tick == clock_for(int(value(url, "SELECT median_gap_us FROM freqdp.build"))) / 1e6
     off = (
-        "SELECT count(*) FROM freqdp_release.r WHERE mod(extract(epoch FROM at), %s::numeric) <> 0"
+        "SELECT count(*) FROM freqdp_release.r "
+        "WHERE mod(extract(epoch FROM sampled_at), %s::numeric) <> 0"
     )
     assert value(url, off, tick) == 0
-    same = "SELECT count(*) - count(DISTINCT (trajectory_id, at)) FROM freqdp_release.r"
+    same = "SELECT count(*) - count(DISTINCT (trajectory_id, sampled_at)) FROM freqdp_release.r"
     assert value(url, same) == 0
     if method == "lg+swap":
         return
     moved = (
         "SELECT count(*) FROM freqdp_release.r r WHERE NOT EXISTS (SELECT FROM freqdp.sample s "
         "JOIN freqdp.location l USING (build_id, location_id) WHERE l.geom = r.geom "
-        "AND s.at BETWEEN r.at - make_interval(secs => %s) AND r.at + make_interval(secs => %s))"
+        "AND s.at BETWEEN r.sampled_at - make_interval(secs => %s) "
+        "AND r.sampled_at + make_interval(secs => %s))"
     )
     assert value(url, moved, tick / 2, tick / 2) == 0
 
@@ -321,7 +323,7 @@ def test_a_guarantee_beside_true_samples(url: str) -> None:
     alone = freqdp(url, "plan", *_STRICT).succeeded()["guarantee"]["not_protected"]
     anonymize(url, "city", "cut", "--as", "pieces")
     said = (
-        "true samples of the same objects in pieces (cut), which is published as well: no guarantee "
+        "true samples of the same objects in pieces (cut), published as well: no guarantee "
         "covers them and no sum counts them"
     )
     assert freqdp(url, "plan", *_STRICT).succeeded()["guarantee"]["not_protected"] == [*alone, said]
@@ -344,7 +346,7 @@ def test_a_guarantee_beside_true_samples(url: str) -> None:
 def test_true_samples_beside_a_guarantee(url: str) -> None:
     freqdp(url, "anonymize", *_STRICT, "--as", "guaranteed").succeeded()
     said = (
-        "what guaranteed (strict), which is published as well, guarantees for one object: this release "
+        "what guaranteed (strict), published as well, guarantees for one object: this release "
         "has true samples of the same objects, which that guarantee does not cover"
     )
     for method in ("lg", "cut", "glove"):

@@ -83,7 +83,11 @@ def _written(value: Any) -> str:
 def test_the_command_line_prints_the_same_document(url: str, db: freqdp_db.Freqdp) -> None:
     for name, (arguments, command) in SAME.items():
         found = getattr(db, name)(*arguments)
-        assert _told(found) == freqdp(url, *command).succeeded(), name
+        told, printed = _told(found), freqdp(url, *command).succeeded()
+        if name == "builds":  # a vacuum between the two calls adds its maps to the size
+            for size in told + printed:
+                assert size.pop("bytes") > 0
+        assert told == printed, name
         for document in found if isinstance(found, list) else [found]:
             assert is_dataclass(document)
             with pytest.raises(FrozenInstanceError):
@@ -132,7 +136,7 @@ def test_measures(db: freqdp_db.Freqdp, tmp_path: Path) -> None:
     found = db.evaluate("city_1")
     assert set(found.publishable) < set(found.metrics) and found.verdicts
     judged = db.evaluate_table(
-        "freqdp_release.city_1", "city", trajectory="trajectory_id", time="at", geom="geom"
+        "freqdp_release.city_1", "city", trajectory="trajectory_id", time="sampled_at", geom="geom"
     )
     # whether all are found to be somebody's depends on the noise
     assert judged.kind in ("edited", "unlinked") and judged.key == "matched"

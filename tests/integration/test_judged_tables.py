@@ -7,16 +7,16 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from servers import SharedServer, cloned
-from world import city_template, freqdp, query, written
+from servers import SharedServer, clone_of, cloned
+from world import freqdp, query, written
 
 _COLUMNS = ("--against", "city", "--trajectory", "id", "--time", "at", "--geom", "geom")
 
 
 @pytest.fixture(scope="module")
-def tables_template(shared_server: SharedServer, pytestconfig: pytest.Config) -> Iterator[str]:
+def tables_template(shared_server: SharedServer, city_db: str) -> Iterator[str]:
     """A database in which somebody made tables of the city by hand."""
-    with cloned(shared_server.get(), city_template(shared_server, pytestconfig)) as url:
+    with cloned(shared_server.get(), city_db) as url:
         query(
             url,
             "CREATE SCHEMA hand; "
@@ -36,10 +36,7 @@ def tables_template(shared_server: SharedServer, pytestconfig: pytest.Config) ->
         yield str(psycopg.conninfo.conninfo_to_dict(url)["dbname"])
 
 
-@pytest.fixture
-def tables(shared_server: SharedServer, tables_template: str) -> Iterator[str]:
-    with cloned(shared_server.get(), tables_template) as url:
-        yield url
+tables = clone_of("tables_template")
 
 
 def test_new_ids_alone_hide_nobody(tables: str, tmp_path: Path) -> None:

@@ -202,3 +202,37 @@ def test_a_far_person_does_not_change_a_synthetic_release(database_url: str) -> 
     assert _strict(url, "after") == before
     # none of its rows can be used: nothing of it is in the build either
     assert value(url, "SELECT count(*) FROM freqdp.trajectory WHERE object_key = 'p500'") == 0
+
+
+_EQUAL = {
+    "numeric": ("'7'", "'7.0'", "'7.00'"),
+    "float8": ("'0'", "'-0'", "'0.0'"),
+    "citext": ("'Ada'", "'ada'", "'ADA'"),
+    "text COLLATE alike": ("'Ada'", "'ada'", "'ADA'"),
+    "char(5)": ("'ada'", "'ada '", "'ada  '"),
+}
+
+
+@pytest.mark.parametrize("type_", _EQUAL)
+def test_values_that_are_equal_are_one_object(database_url: str, type_: str) -> None:
+    """A guarantee for one object is for all rows that `WHERE who = ...` finds."""
+    query(database_url, "CREATE EXTENSION IF NOT EXISTS citext")
+    query(
+        database_url,
+        "CREATE COLLATION alike (provider = icu, locale = 'und-u-ks-level2', deterministic = false)",
+    )
+    query(database_url, f"CREATE TABLE w (who {type_}, at timestamptz, x float8, y float8)")
+    for n, equal in enumerate(_EQUAL[type_]):
+        query(
+            database_url,
+            f"INSERT INTO w SELECT {equal}, timestamptz '2024-05-01 08:00+00' "
+            f"+ make_interval(mins => 3 * i + {n}), 2.35, 48.85 + 0.001 * i FROM generate_series(1, 5) i",
+        )
+    query(database_url, "INSERT INTO w SELECT '99', at, x, y FROM w WHERE y < 48.8515")
+    assert value(database_url, f"SELECT count(*) FROM w WHERE who = {_EQUAL[type_][0]}") == 15
+    _add(database_url, 4326, "grid:50")
+    freqdp(database_url, "dataset", "build", "d").succeeded()
+    assert query(database_url, "SELECT samples FROM freqdp.trajectory ORDER BY samples") == [
+        (3,),
+        (15,),
+    ]

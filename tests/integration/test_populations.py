@@ -5,6 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
+import psycopg
 import pytest
 from library import opened
 from synthetic_world import rough_fits
@@ -159,6 +160,31 @@ def test_a_view_that_was_redefined(database_url: str, when: str) -> None:
     assert value(database_url, "SELECT count(*) FROM freqdp.spend WHERE kind = 'spend'") == 1
 
 
+_OF_A_BUILD = """
+CREATE OR REPLACE VIEW fleet.w AS
+SELECT t.object_key::int AS van, 0 AS driver, s.at, public.ST_X(l.geom) AS lon, public.ST_Y(l.geom) AS lat
+FROM freqdp.sample s JOIN freqdp.trajectory t USING (build_id, trajectory_id)
+JOIN freqdp.location l USING (build_id, location_id)
+"""
+
+
+def test_what_freqdp_has_made_is_no_source(database_url: str) -> None:
+    """Builds are copies of rows that have a budget, and so are releases."""
+    query(database_url, FLEET)
+    _publish(database_url, "one", "fleet.ping")
+    query(database_url, "CREATE VIEW fleet.w AS SELECT van, driver, at, lon, lat FROM fleet.other")
+    _add(database_url, "two", "fleet.w").succeeded()
+    query(database_url, _OF_A_BUILD)
+    _build(database_url, "two").refused("freqdp has made", "freqdp.location")
+    freqdp(database_url, "dataset", "drop", "two").succeeded()
+    _add(database_url, "three", "fleet.w").refused("freqdp has made", "freqdp.location")
+    freqdp(
+        database_url, "dataset", "add", "four", "--from", "freqdp_release.one_1", "--object",
+        "trajectory_id", "--time", "sampled_at", "--geom", "geom",
+    ).refused("freqdp has made", "freqdp_release.one_1")  # fmt: skip
+    assert value(database_url, "SELECT count(*) FROM freqdp.spend WHERE kind = 'spend'") == 1
+
+
 def test_a_build_is_booked_for_what_it_has_read(database_url: str) -> None:
     """The view is put back after the build; the build still has the other table's rows."""
     query(database_url, FLEET)
@@ -227,6 +253,64 @@ def test_another_column_is_not_what_the_budget_is_for(
         else:
             refused = _strict(database_url, name).refused(f"one {column}", "one van")
             assert "--persons" in refused["remedy"]
+            # in SQL at once, not by a worker hours later
+            with pytest.raises(psycopg.Error, match=f"for one {column}, and the budget"):
+                query(
+                    database_url,
+                    "SELECT freqdp.request_release(%s, 'strict', 1, '{\"new_draw\": true}')",
+                    name,
+                )
+            assert query(database_url, "SELECT * FROM freqdp.job_queue") == []
+
+
+# How the rows of one window are those of another: what the two datasets say of the time.
+READ_OTHERWISE = {
+    "another column": (("--time", "at"), ("--time", "arrived")),
+    "another unit of numbers": (
+        ("--time", "t", "--time-unit", "s"),
+        ("--time", "t", "--time-unit", "ms"),
+    ),
+    "another clock of local times": (
+        ("--time", "local", "--timezone", "Pacific/Honolulu"),
+        ("--time", "local", "--timezone", "Pacific/Kiritimati"),
+    ),
+}
+COUNTS = ("--method", "counts", "--epsilon", "4", "--zones", "grid:5km", "--tables", "visits")
+
+
+@pytest.mark.parametrize("way", READ_OTHERWISE)
+def test_times_that_are_read_otherwise_renew_no_budget(database_url: str, way: str) -> None:
+    """A window is paid for by its time: the same rows would be paid for in two windows."""
+    query(
+        database_url,
+        "CREATE SCHEMA fleet; CREATE TABLE fleet.ping AS SELECT van, at, at + interval '1 day' AS arrived, "
+        "extract(epoch FROM at)::bigint AS t, at AT TIME ZONE 'Pacific/Honolulu' AS local, "
+        "4.3 AS lon, 50.8 AS lat FROM generate_series(1, 20) AS van, "
+        "generate_series(timestamptz '2024-01-02', '2024-01-05', '1 h') AS at",
+    )
+    day = "1970-01-20" if way == "another unit of numbers" else "2024-01-04"
+    first, second = READ_OTHERWISE[way]
+    for name, times, window in (("one", first, "2024-01-03"), ("two", second, day)):
+        freqdp(
+            database_url, "dataset", "add", name, "--from", "fleet.ping", "--object", "van", *times,
+            "--lon", "lon", "--lat", "lat", "--region", "4.2,50.7,4.5,51", "--unit", "person-day",
+        ).succeeded()  # fmt: skip
+        asked = freqdp(database_url, "anonymize", name, "--window", window, *COUNTS)
+        if name == "one":
+            asked.succeeded()
+    refused = asked.refused("would lie in two windows", "'one_1'")
+    assert "reads their times as that one does" in refused["remedy"]
+    assert value(database_url, "SELECT count(*) FROM freqdp.spend WHERE kind = 'spend'") == 1
+    # read as before, it is another window of the same budget
+    freqdp(
+        database_url, "dataset", "add", "three", "--from", "fleet.ping", "--object", "van", *first,
+        "--lon", "lon", "--lat", "lat",
+    ).succeeded()  # fmt: skip
+    freqdp(database_url, "dataset", "set", "three", "--region", "4.2,50.7,4.5,51").succeeded()
+    freqdp(database_url, "anonymize", "three", "--window", "2024-01-03", *COUNTS).refused(
+        "does not allow"
+    )
+    freqdp(database_url, "anonymize", "three", "--window", "2024-01-04", *COUNTS).succeeded()
 
 
 def test_merging_keeps_the_windows_that_were_paid_for(database_url: str) -> None:

@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 from world import freqdp, query, value
 
+from freqdp_db.errors import Busy
+from freqdp_db.release import pipeline
+
 REGION, PERIOD = "2.0,48.5,2.8,49.2", "2024-05-01/2024-05-03"
 _PERSONS = """
 CREATE TABLE {table} AS SELECT 'p' || o AS who, {time} AS at,
@@ -189,6 +192,30 @@ def test_public_inputs_are_not_made_from_the_data(database_url: str, tmp_path: P
     freqdp(url, "dataset", "set", "d", "--region", "public.town").succeeded()
 
 
+def test_a_view_that_reads_the_data_when_the_release_is_resumed(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = database_url
+    _persons(url)
+    box = "SELECT 1 AS id, ST_MakeEnvelope(2.1, 48.6, {}, 49.1, 4326) AS geom"
+    query(url, f"CREATE VIEW zones AS {box.format(2.7)}")
+    _add(url, *_FACTS).succeeded()
+    freqdp(url, "dataset", "build", "d").succeeded()
+    with monkeypatch.context() as lost:
+        lost.setattr(
+            pipeline,
+            "run_steps",
+            lambda *_: (_ for _ in ()).throw(Busy("as if killed", remedy="go on")),
+        )
+        freqdp(
+            url, "anonymize", "d", "--method", "counts", "--zones", "public.zones", "--zone", "id"
+        ).refused("as if killed")
+    query(url, f"CREATE OR REPLACE VIEW zones AS {box.format('(SELECT max(lon) FROM w)')}")
+    freqdp(url, "release", "resume", "d_1").refused("--zones", "public.zones", "public.w")
+    query(url, f"CREATE OR REPLACE VIEW zones AS {box.format(2.7)}")
+    freqdp(url, "release", "resume", "d_1").succeeded()
+
+
 _SPOTS = (
     "CREATE OR REPLACE FUNCTION spots() RETURNS SETOF geometry LANGUAGE plpgsql AS $$ BEGIN RETURN QUERY "
     "SELECT DISTINCT public.ST_SetSRID(public.ST_MakePoint(lon, lat), 4326) FROM {}; END $$"
@@ -216,6 +243,7 @@ _VIEWS = {
     "FROM w) x WHERE n < 5000",
     "aggregates": "SELECT * FROM w WHERE who IN (SELECT who FROM w GROUP BY who HAVING count(*) > 2)",
     "DISTINCT ON": "SELECT DISTINCT ON (at, lon) * FROM w",
+    "a subquery": "SELECT * FROM w WHERE NOT EXISTS (SELECT FROM w o WHERE o.at = w.at AND o.who < w.who)",
 }
 
 

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from servers import SharedServer, cloned
-from world import city_template, freqdp, query, try_only, value, written
+from servers import clone_of
+from world import freqdp, query, try_only, value, written
 
 from freqdp_db.cli import main
 
-
-@pytest.fixture(scope="module")
-def city(shared_server: SharedServer, pytestconfig: pytest.Config) -> Iterator[str]:
-    with cloned(shared_server.get(), city_template(shared_server, pytestconfig)) as url:
-        yield url
+city = clone_of("city_db", scope="module")
 
 
 def test_it_answers_with_a_command_that_works(
@@ -31,9 +26,11 @@ def test_it_answers_with_a_command_that_works(
     found = answer.succeeded()
     assert written(city) == before, "nothing is published, spent or stored"
     assert re.search(
-        r"Trying \d+ candidates on 8 objects, 8 others held out \(of 40\): about", answer.err
+        r"Trying \d+ candidates on 13 objects, of which 13 are attacked, with 3 others held out "
+        r"\(of 40\): about",
+        answer.err,
     )
-    assert (found["objects"], found["objects_in_all"], found["risk"]) == (8, 40, 0.2)
+    assert (found["objects"], found["held_out"], found["objects_in_all"]) == (13, 3, 40)
     by_label = {c["label"]: c for c in found["candidates"]}
     assert {*tried, "points, hour of day only"} == set(by_label)
     for candidate in by_label.values():
@@ -63,7 +60,9 @@ def test_it_keeps_the_time_and_says_what_was_left_out(city: str, tmp_path: Path)
     found = freqdp(
         city, "recommend", "city", "--objects", "8", "--minutes", "0.00001", "--out", str(tmp_path)
     ).succeeded()  # fmt: skip
-    assert [c["label"] for c in found["candidates"]] == ["lg"]
+    assert [c["label"] for c in found["candidates"]] == [
+        "points, 20 % of the samples, hour of day only"
+    ]
     assert any(
         "lg+cut" in left["label"] and left["reason"].startswith("no time left")
         for left in found["left_out"]

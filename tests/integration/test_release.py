@@ -15,7 +15,6 @@ from psycopg.conninfo import make_conninfo
 from servers import SharedServer, cloned
 from world import (
     anonymize,
-    city_template,
     fingerprint,
     freqdp,
     query,
@@ -45,10 +44,10 @@ CATALOG = [
 
 @pytest.fixture(scope="module")
 def released_template(
-    shared_server: SharedServer, pytestconfig: pytest.Config
+    shared_server: SharedServer, city_db: str
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """The name of a database in which the city is released as `r`, and what was said about it."""
-    with cloned(shared_server.get(), city_template(shared_server, pytestconfig)) as url:
+    with cloned(shared_server.get(), city_db) as url:
         answer = anonymize(url, "city", "lg", "--as", "r")
         yield str(psycopg.conninfo.conninfo_to_dict(url)["dbname"]), answer
 
@@ -72,8 +71,9 @@ def test_no_sample_shares_an_instant_with_its_neighbour(released: str) -> None:
     inserted, shared, off = query(
         released,
         "SELECT (SELECT sum(cardinality(seq)) FROM freqdp.edit_run WHERE operation = 'i'), "
-        "count(*) FILTER (WHERE same), count(*) FILTER (WHERE at <> date_trunc('second', at)) "
-        "FROM (SELECT at, at = lag(at) OVER (PARTITION BY trajectory_id ORDER BY seq) AS same "
+        "count(*) FILTER (WHERE same), "
+        "count(*) FILTER (WHERE sampled_at <> date_trunc('second', sampled_at)) FROM (SELECT sampled_at, "
+        "sampled_at = lag(sampled_at) OVER (PARTITION BY trajectory_id ORDER BY seq) AS same "
         "FROM freqdp_release.r) s",
     )[0]
     assert inserted > 500 and (shared, off) == (0, 0)
@@ -90,7 +90,7 @@ def test_columns_keys_and_comments(released: str) -> None:
     assert [row[:4] for row in columns] == [
         ("r", "trajectory_id", "bigint", True),
         ("r", "seq", "integer", True),
-        ("r", "at", "timestamp with time zone", True),
+        ("r", "sampled_at", "timestamp with time zone", True),
         ("r", "geom", "geometry(Point,4326)", True),
         ("r_line", "trajectory_id", "bigint", True),
         ("r_line", "day", "date", True),
@@ -104,18 +104,24 @@ def test_columns_keys_and_comments(released: str) -> None:
         "WHERE c.relnamespace = 'freqdp_release'::regnamespace AND c.relname LIKE 'r%%' ORDER BY 1, 2",
     )
     assert [row[:3] for row in indexes] == [
-        ("r", "r_at_idx", False),
         ("r", "r_geom_idx", False),
         ("r", "r_pkey", True),
+        ("r", "r_sampled_at_idx", False),
         ("r_line", "r_line_geom_idx", False),
         ("r_line", "r_line_pkey", True),
+        ("r_trip", "r_trip_geom_idx", False),
+        ("r_trip", "r_trip_pkey", True),
+        ("r_trip", "r_trip_start_at_idx", False),
     ]
     assert [row[3].partition(" USING ")[2] for row in indexes] == [
-        "btree (at)",
         "gist (geom)",
         "btree (trajectory_id, seq)",
+        "btree (sampled_at)",
         "gist (geom)",
         "btree (trajectory_id, day)",
+        "gist (geom)",
+        "btree (trajectory_id, trip)",
+        "btree (start_at)",
     ]
     for relation in ("r", "r_line", "r_trip"):
         comment = value(released, f"SELECT obj_description('freqdp_release.{relation}'::regclass)")
@@ -132,17 +138,18 @@ def test_rows_are_trajectories(released: str) -> None:
     """seq counts from 1 without a gap, times do not fall, the line is the same thing again."""
     assert query(
         released,
-        "SELECT count(*) FROM (SELECT seq, at, row_number() OVER w AS expected, lag(at) OVER w AS "
-        "before FROM freqdp_release.r WINDOW w AS (PARTITION BY trajectory_id ORDER BY seq)) s "
-        "WHERE seq <> expected OR at < before",
+        "SELECT count(*) FROM (SELECT seq, sampled_at, row_number() OVER w AS expected, "
+        "lag(sampled_at) OVER w AS before FROM freqdp_release.r "
+        "WINDOW w AS (PARTITION BY trajectory_id ORDER BY seq)) s "
+        "WHERE seq <> expected OR sampled_at < before",
     ) == [(0,)]
     assert query(
         released,
         """
         SELECT count(*) FROM (
-            SELECT trajectory_id, (at AT TIME ZONE 'UTC')::date AS day, count(*) AS n,
+            SELECT trajectory_id, (sampled_at AT TIME ZONE 'UTC')::date AS day, count(*) AS n,
                 ST_MakeLine(ST_SetSRID(ST_MakePointM(ST_X(geom), ST_Y(geom),
-                    extract(epoch FROM at)::float8), 4326) ORDER BY seq) AS made
+                    extract(epoch FROM sampled_at)::float8), 4326) ORDER BY seq) AS made
             FROM freqdp_release.r GROUP BY 1, 2
         ) p FULL JOIN freqdp_release.r_line l USING (trajectory_id, day)
         WHERE (p.n >= 2) <> (l.trajectory_id IS NOT NULL)
@@ -243,14 +250,14 @@ def test_seeded_release_is_not_private(city: str) -> None:
 @pytest.mark.parametrize(
     "tampering",
     [
-        "UPDATE {r} SET at = at + interval '1 us' WHERE ctid = '(0,7)'",
+        "UPDATE {r} SET sampled_at = sampled_at + interval '1 us' WHERE ctid = '(0,7)'",
         "UPDATE {r} SET geom = ST_Translate(geom, 1e-9, 0) WHERE ctid = '(0,7)'",
         "UPDATE {r} SET trajectory_id = trajectory_id + 1 WHERE ctid = '(0,7)'",
         "UPDATE {r} SET seq = 1000000 WHERE ctid = '(0,7)'",
         "DELETE FROM {r} WHERE ctid = '(0,7)'",
         "DELETE FROM {r} WHERE trajectory_id = (SELECT max(trajectory_id) FROM {r})",
         "TRUNCATE {r}",
-        "INSERT INTO {r} SELECT trajectory_id, seq + 1, at, geom FROM {r} "
+        "INSERT INTO {r} SELECT trajectory_id, seq + 1, sampled_at, geom FROM {r} "
         "ORDER BY trajectory_id DESC, seq DESC LIMIT 1",
         "UPDATE {r}_line SET geom = ST_Reverse(geom) WHERE ctid = '(0,1)'",
         "DELETE FROM {r}_line WHERE ctid = '(0,1)'",
@@ -376,7 +383,7 @@ def test_what_was_verified_is_not_verified_again(
 @pytest.mark.parametrize(
     "tampering",
     [
-        "UPDATE {r} SET at = at + interval '1 us' WHERE ctid = '(0,7)'",
+        "UPDATE {r} SET sampled_at = sampled_at + interval '1 us' WHERE ctid = '(0,7)'",
         "UPDATE {r}_line SET geom = ST_Reverse(geom) WHERE ctid = '(0,1)'",
         "UPDATE {p}.edit_run SET seq[1] = seq[1] + 1 WHERE (release_id, step, operation) = (1, 1, 'd')"
         " AND trajectory_id = 5",
@@ -405,7 +412,7 @@ def test_a_table_that_is_not_as_it_was_sent_is_not_published(
             for number, block in enumerate(blocks):
                 if number == 0 and block.dtype.names:
                     block = block.copy()
-                    block["at"][0] -= 1
+                    block["sampled_at"][0] -= 1
                 yield block
 
         sent(raw, table, columns, changed(), **how)
@@ -446,7 +453,7 @@ def test_verify_says_what_it_has_checked(
 
 def test_verify_does_not_care_for_physical_order(released: str) -> None:
     """A restored or clustered table is the same release."""
-    query(released, "CREATE INDEX by_place ON freqdp_release.r (at DESC)")
+    query(released, "CREATE INDEX by_place ON freqdp_release.r (sampled_at DESC)")
     query(released, "CLUSTER freqdp_release.r USING by_place")
     verify(released, "r")
 
@@ -716,14 +723,14 @@ def test_time_step(city: str) -> None:
     anonymize(city, "city", "lg", "--time-step", "5min", "--as", "coarse")
     assert query(
         city,
-        "SELECT count(*) FILTER (WHERE extract(epoch FROM at) %% %s <> 0), count(*) > 0 "
+        "SELECT count(*) FILTER (WHERE extract(epoch FROM sampled_at) %% %s <> 0), count(*) > 0 "
         "FROM freqdp_release.coarse",
         seconds,
     ) == [(0, True)]
     assert query(
         city,
-        "SELECT count(*) FROM (SELECT at < lag(at) OVER (PARTITION BY trajectory_id ORDER BY seq) "
-        "AS falls FROM freqdp_release.coarse) s WHERE falls",
+        "SELECT count(*) FROM (SELECT sampled_at < lag(sampled_at) OVER ("
+        "PARTITION BY trajectory_id ORDER BY seq) AS falls FROM freqdp_release.coarse) s WHERE falls",
     ) == [(0,)]
     parameters = value(city, "SELECT parameters FROM freqdp_release.catalog")
     assert float(parameters["time_step"]) == seconds
@@ -783,7 +790,7 @@ def test_signature_closure(city: str, method: str) -> None:
     )
     table = query(
         city,
-        f"SELECT trajectory_id, at, geom::text FROM freqdp_release.{name} ORDER BY 1, 2",
+        f"SELECT trajectory_id, sampled_at, geom::text FROM freqdp_release.{name} ORDER BY 1, 2",
     )
     assert len(table) > 0
     assert table == kept
@@ -817,9 +824,9 @@ def test_paged_search_gives_the_same_release(city: str, monkeypatch: pytest.Monk
     pages: list[Any] = []
     read = inputs.cell_segments
 
-    def counted(connection: Any, database: Any, build_id: int, cells: Any) -> Any:
+    def counted(connection: Any, build_id: int, cells: Any) -> Any:
         pages.append(cells)
-        return read(connection, database, build_id, cells)
+        return read(connection, build_id, cells)
 
     monkeypatch.setattr(inputs, "cell_segments", counted)
     freqdp(city, *asked, "--as", "at_once").succeeded()
@@ -834,19 +841,20 @@ def test_paged_search_gives_the_same_release(city: str, monkeypatch: pytest.Monk
 
 
 def test_an_hour_of_a_release_is_found_by_its_index(released: str) -> None:
-    hour = value(released, "SELECT date_trunc('hour', min(at)) FROM freqdp_release.r")
+    hour = value(released, "SELECT date_trunc('hour', min(sampled_at)) FROM freqdp_release.r")
     plan = query(
         released,
-        "EXPLAIN SELECT count(*) FROM freqdp_release.r WHERE at >= %s AND at < %s + interval '1 h'",
+        "EXPLAIN SELECT count(*) FROM freqdp_release.r "
+        "WHERE sampled_at >= %s AND sampled_at < %s + interval '1 h'",
         hour,
         hour,
     )
-    assert any("r_at_idx" in line for (line,) in plan), plan
+    assert any("r_sampled_at_idx" in line for (line,) in plan), plan
 
 
 def test_what_was_dropped_by_hand_can_be_withdrawn(released: str) -> None:
     query(released, "DROP VIEW freqdp_release.city_current, freqdp_release.city_current_trip")
-    query(released, "DROP VIEW freqdp_release.r_trip")
+    query(released, "DROP TABLE freqdp_release.r_trip")
     query(released, "DROP TABLE freqdp_release.r")
     answer = freqdp(released, "release", "verify", "r")
     assert answer.code == 3 and "is not there" in answer.err

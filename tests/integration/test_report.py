@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from psycopg.conninfo import make_conninfo
 from servers import SharedServer, cloned
-from world import city_template, freqdp, query, value
+from world import freqdp, query, value
 
 KINDS = {"swapped": "lg+swap", "pieces": "cut", "areas": "glove", "made_up": "strict"}
 """Releases of the other kinds, and their methods."""
@@ -27,12 +27,12 @@ _VOID = {"meta", "link", "img", "br", "hr", "input"}
 @pytest.fixture(scope="module")
 def reported(
     shared_server: SharedServer,
-    pytestconfig: pytest.Config,
+    city_db: str,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[tuple[str, Path]]:
     """A database with a measured release and one to compare it with, and its two reports."""
     folder = tmp_path_factory.mktemp("report")
-    with cloned(shared_server.get(), city_template(shared_server, pytestconfig)) as url:
+    with cloned(shared_server.get(), city_db) as url:
         freqdp(url, "dataset", "set", "city", *_PUBLIC).succeeded()
         freqdp(url, "anonymize", "city", "--method", "lg", "--as", "r").succeeded()
         freqdp(url, "evaluate", "r", "--roads", "demo.roads").succeeded()

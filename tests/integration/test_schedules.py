@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
 import pytest
 from library import opened
-from servers import SharedServer, cloned
+from servers import SharedServer, clone_of, cloned
 from world import freqdp, query, value, withdraw, written
 
 from freqdp_db.evaluation.evaluate import approve_within_limit
@@ -18,10 +17,7 @@ LG = ("--method", "lg", "--epsilon", "1", "--signature", "3")
 PURE = ("--method", "pure-g", "--epsilon", "0.5", "--signature", "2")
 
 
-@pytest.fixture
-def url(shared_server: SharedServer, built: str) -> Iterator[str]:
-    with cloned(shared_server.get(), built) as url:
-        yield url
+url = clone_of("built")
 
 
 def serve(url: str) -> WorkerStats:

@@ -13,7 +13,7 @@ import pytest
 from library import opened
 from psycopg.conninfo import make_conninfo
 from servers import SharedServer, cloned
-from world import city_template, freqdp, query, value, verify, withdraw
+from world import freqdp, query, value, verify, withdraw
 
 from freqdp_db.evaluation.evaluate import approve_within_limit
 from freqdp_db.jobs.worker import Worker, WorkerStats
@@ -25,8 +25,8 @@ DAYS = ["2024-03-04", "2024-03-05", "2024-03-06", "2024-03-07"]
 
 
 @pytest.fixture
-def city(shared_server: SharedServer, pytestconfig: pytest.Config) -> Iterator[str]:
-    with cloned(shared_server.get(), city_template(shared_server, pytestconfig)) as url:
+def city(shared_server: SharedServer, city_db: str) -> Iterator[str]:
+    with cloned(shared_server.get(), city_db) as url:
         query(url, "CREATE INDEX ON demo.city (at)")
         yield url
 
@@ -68,7 +68,7 @@ def _make(url: str, day: str, *options: str) -> Any:
 def test_a_series_is_one_table_with_a_partition_for_each_window(city: str) -> None:
     for day in DAYS[:2]:
         assert _make(city, day)["name"] == _named(day)
-    for suffix in ("", "_line"):
+    for suffix in ("", "_line", "_trip"):
         assert _partitions(city, f"city_daily{suffix}") == [_named(d) + suffix for d in DAYS[:2]]
         assert _windows(city, f"city_daily{suffix}") == DAYS[:2]
         with _as_analyst(city) as reader:
@@ -82,7 +82,7 @@ def test_a_series_is_one_table_with_a_partition_for_each_window(city: str) -> No
         assert whole[0] == sum(part.fetchone()[0] for part in parts)  # type: ignore[index]
     assert query(
         city, "SELECT name, dataset, every, method, relations FROM freqdp_release.series"
-    ) == [("city_daily", "city", "day", "lg", ["city_daily", "city_daily_line"])]
+    ) == [("city_daily", "city", "day", "lg", ["city_daily", "city_daily_line", "city_daily_trip"])]
     assert query(city, "SELECT time_window, series FROM freqdp_release.catalog ORDER BY 1") == [
         (day, "city_daily") for day in DAYS[:2]
     ]
@@ -208,6 +208,54 @@ def test_a_window_that_cannot_be_released_ends_no_schedule(city: str) -> None:
     assert query(city, "SELECT ended_at FROM freqdp.schedule") == [(None,)]
 
 
+def test_a_schedule_waits_for_a_table_that_is_gone(city: str) -> None:
+    """What names a table that is not there is refused at once; a schedule goes on when it is back."""
+    freqdp(
+        city, "dataset", "set", "city", "--unit", "person-day", "--region", "4.2,50.7,4.5,51.0"
+    ).succeeded()
+    query(
+        city,
+        "CREATE TABLE demo.areas AS "
+        "SELECT 'west' AS name, ST_MakeEnvelope(4.2, 50.7, 4.35, 51, 4326) AS geom "
+        "UNION ALL SELECT 'east', ST_MakeEnvelope(4.35, 50.7, 4.5, 51, 4326)",
+    )
+    counts = (
+        "--method",
+        "counts",
+        "--epsilon",
+        "0.5",
+        "--bins",
+        "day",
+        "--zone",
+        "name",
+        "--zones",
+    )
+    freqdp(city, "schedule", "add", "city", *counts, "demo.gone", *NIGHTLY).refused("demo.gone")
+    with pytest.raises(psycopg.Error, match="there is no table"):
+        query(city, "SELECT freqdp.request_release('city', 'counts', 0.5, "
+                    """'{"zones": "demo.gone", "window": "yesterday"}')""")  # fmt: skip
+    ago = value(
+        city, "SELECT to_char((now() AT TIME ZONE 'UTC') - interval '2 days', 'YYYY-MM-DD')"
+    )
+    freqdp(
+        city, "schedule", "add", "city", *counts, "demo.areas", *NIGHTLY, "--since", ago
+    ).succeeded()
+    query(city, "ALTER TABLE demo.areas RENAME TO areas_2")
+    query(city, "UPDATE freqdp.schedule SET next_at = now()")
+    assert serve(city).done == 0
+    ((state, error),) = query(city, "SELECT state, error FROM freqdp.job")
+    assert state == "refused" and "there is no table 'demo.areas'" in error
+    assert query(city, "SELECT next_window, ended_at FROM freqdp.schedule") == [(ago, None)]
+    query(city, "ALTER TABLE demo.areas_2 RENAME TO areas")
+    query(city, "UPDATE freqdp.schedule SET next_at = now()")
+    assert serve(city).done == 2
+    assert len(_partitions(city, "city_daily_visits")) == 2
+    # nor is a second table made under the name of a series
+    query(city, "ALTER TABLE freqdp_release.city_daily_visits RENAME TO mine")
+    asked = ("anonymize", "city", "--window", DAYS[0], "--series", "city_daily")
+    freqdp(city, *asked, *counts, "demo.areas").refused("city_daily_visits", "renamed by hand")
+
+
 def test_keep_drops_the_oldest_windows_whenever_they_were_made(city: str) -> None:
     for day in (DAYS[2], DAYS[0], DAYS[3], DAYS[1]):
         query(
@@ -303,7 +351,7 @@ def test_a_series_in_the_database_for_analysts(city: str, shared_server: SharedS
             return freqdp(city, "release", "publish", "--all", "--to", other).succeeded()
 
         assert publish()["copied"] == [_named(day) for day in DAYS[:2]]
-        for suffix in ("", "_line"):
+        for suffix in ("", "_line", "_trip"):
             assert _partitions(other, f"city_daily{suffix}") == _partitions(
                 city, f"city_daily{suffix}"
             )

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from library import opened
 from servers import SharedServer, cloned
-from world import city_template, freqdp, query, value
+from world import freqdp, query, value
 
 from freqdp_db.evaluation.evaluate import approve_within_limit
 from freqdp_db.jobs.worker import Worker
@@ -24,8 +24,8 @@ EMPTY = "2020-02-29"
 
 
 @pytest.fixture
-def city(shared_server: SharedServer, pytestconfig: pytest.Config) -> Iterator[str]:
-    with cloned(shared_server.get(), city_template(shared_server, pytestconfig)) as url:
+def city(shared_server: SharedServer, city_db: str) -> Iterator[str]:
+    with cloned(shared_server.get(), city_db) as url:
         query(url, "CREATE INDEX ON demo.city (at)")
         freqdp(
             url, "dataset", "set", "city", "--unit", "person-day", "--region", "4.2,50.7,4.5,51.0"

@@ -163,7 +163,9 @@ def test_resumed_after_its_draw(url: str, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_table_that_was_changed_is_found(url: str) -> None:
     anonymize(url, "d", "shift")
-    query(url, "UPDATE freqdp_release.d_1 SET at = at + interval '1 s' WHERE seq = 1")
+    query(
+        url, "UPDATE freqdp_release.d_1 SET sampled_at = sampled_at + interval '1 s' WHERE seq = 1"
+    )
     assert freqdp(url, "release", "verify", "d_1").code == 3
 
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import psycopg
 import pytest
-from servers import SharedServer, cloned
-from world import city_template, freqdp, query, value, verify, withdraw, written
+from world import freqdp, query, value, verify, withdraw, written
 
 from freqdp_db.privacy.guarantee import WINDOWS_TOGETHER
 
@@ -18,12 +16,6 @@ STRICT = ("--method", "strict", "--every", "10min", "--size", "20", "--epsilon",
 LG = ("--method", "lg", "--epsilon", "1", "--signature", "2")
 CUT = ("--method", "cut", "--ends", "1")
 MONDAY, TUESDAY, WEDNESDAY = "2024-03-04", "2024-03-05", "2024-03-06"
-
-
-@pytest.fixture
-def city(shared_server: SharedServer, pytestconfig: pytest.Config) -> Iterator[str]:
-    with cloned(shared_server.get(), city_template(shared_server, pytestconfig)) as url:
-        yield url
 
 
 def _by_day(url: str, unit: str = "person-day") -> None:
@@ -79,6 +71,9 @@ def test_a_pure_guarantee_adds_up_plainly_where_that_is_less(city: str) -> None:
     _by_day(city, "person-month")
     pure = (*STRICT[:-1], "0.1", "--accounting", "pure")
     assert _release(city, "2024-03", *pure)["guarantee"]["together"]["epsilon"] == "1.2"
+    _release(city, "2024-02", *pure)
+    said = " ".join(freqdp(city, "budget", "city", in_words=True).out.split())
+    assert "in all 2 windows that were released: epsilon 0.2 at delta" in said
 
 
 def test_a_unit_is_said_once(city: str) -> None:
@@ -138,6 +133,37 @@ def test_a_window_lies_in_one_unit(city: str) -> None:
     assert written(city)["freqdp.spend"] == before["freqdp.spend"]
     # methods without such a guarantee take any window
     _release(city, "2024-W10", *LG)
+
+
+def test_a_window_is_booked_on_the_unit_that_holds_it(city: str) -> None:
+    """Also where a unit's clock shows midnight twice, as in Havana, and the window is by another clock."""
+    _by_day(city)
+    held = 0
+    for of_units, of_windows in (
+        ("America/Havana", "America/New_York"), ("America/New_York", "America/Havana"),
+        ("Asia/Beirut", "Europe/Bucharest"), ("Pacific/Honolulu", "Pacific/Kiritimati"),
+        ("Atlantic/Azores", "UTC"),
+    ):  # fmt: skip
+        query(city, "UPDATE freqdp.population SET timezone = %s", of_units)
+        for first in ("2024-03-08", "2024-03-29", "2024-10-26", "2024-11-02"):
+            for day in range(4):
+                window = (
+                    "freqdp.find_window((%s::date + %s)::text, %s)",
+                    (first, day, of_windows),
+                )
+                try:
+                    ((holds,),) = query(
+                        city,
+                        "SELECT units_of @> tstzrange(window_begin, window_end) FROM "
+                        f"{window[0]} w, freqdp.units_of(1, 'person', window_begin, window_end)",
+                        *window[1],
+                    )
+                except psycopg.Error as error:
+                    assert "does not lie in one of them" in str(error)
+                    continue
+                assert holds, (of_units, of_windows, first, day)
+                held += 1
+    assert held > 20
 
 
 def test_days_of_one_week_add_up_where_the_unit_is_a_week(city: str) -> None:

@@ -20,8 +20,8 @@ from freqdp_db.model.arrays import Ints, offsets_from
 from freqdp_db.model.edits import PfTargets, TfTargets
 from freqdp_db.model.trajectories import Clock, Locations, Trajectories
 
-thorough = settings(derandomize=True, deadline=None, max_examples=150, database=None)
-quick = settings(derandomize=True, deadline=None, max_examples=60, database=None)
+thorough = settings(derandomize=True, deadline=None, max_examples=100, database=None)
+quick = settings(derandomize=True, deadline=None, max_examples=40, database=None)
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,19 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from synthetic_world import PERIOD, REGION, grid_zones, small_city, time_bins, without
+from synthetic_world import (
+    PERIOD,
+    REGION,
+    grid_roads,
+    grid_zones,
+    small_city,
+    time_bins,
+    without,
+)
 
 from freqdp_db.methods.counts.contributions import WHOLE, Contributions, contributions_of
 from freqdp_db.methods.counts.measuring import bounded_by, cells_of, first_numbers, totals
+from freqdp_db.methods.counts.options import ROADS as OF_ROADS
 from freqdp_db.methods.counts.options import TABLES, Budget
 from freqdp_db.methods.counts.plan import Bounds, Design, Plan, _measurements
 from freqdp_db.methods.counts.zones import OUTSIDE, Bins
@@ -24,15 +33,17 @@ from freqdp_db.model.arrays import Ints
 from freqdp_db.model.trajectories import Locations, Trajectories
 
 ZONES = grid_zones()
+ROADS = grid_roads(ZONES)
 
 
 def found_in(trajectories: Trajectories, places: Locations, bins: Bins) -> Contributions:
-    return contributions_of(trajectories, places, REGION, PERIOD, ZONES, bins)
+    return contributions_of(trajectories, places, REGION, PERIOD, ZONES, bins, ROADS)
 
 
 def planned(bins: Bins, bounds: Bounds, *, pure: bool = False) -> Plan:
-    design = Design(ZONES, bins, TABLES, Budget(Fraction(1), Fraction(1, 10**6), pure))
-    every = dict.fromkeys(("visits", "trips", "stays"), bounds)
+    budget = Budget(Fraction(1), Fraction(1, 10**6), pure)
+    design = Design(ZONES, bins, (*TABLES, OF_ROADS), budget, roads=ROADS)
+    every = dict.fromkeys(("visits", "trips", "stays", "passages"), bounds)
     return Plan(design, every, _measurements(design, every), {"visits": 1, "flows": 1})
 
 
@@ -56,20 +67,28 @@ def vectors(found: Contributions, plan: Plan) -> dict[str, Ints]:
     pure=st.booleans(),
     sparse=st.booleans(),
     bounds=st.tuples(*[st.integers(1, 60)] * 6),
+    of_roads=st.tuples(*[st.integers(1, 2000)] * 3),
 )
 def test_one_object_moves_its_own_vector_within_the_bounds(
-    seed: int, one: int, wild: bool, kind: str, pure: bool, sparse: bool, bounds: tuple[int, ...]
+    seed: int,
+    one: int,
+    wild: bool,
+    kind: str,
+    pure: bool,
+    sparse: bool,
+    bounds: tuple[int, ...],
+    of_roads: tuple[int, ...],
 ) -> None:
     with patch("freqdp_db.methods.counts.plan.MOST_DENSE", 10 if sparse else 10**9):
-        require_own_vector(seed, one, wild, kind, pure, bounds)
+        require_own_vector(seed, one, wild, kind, pure, Bounds(*bounds, *of_roads))
 
 
 def require_own_vector(
-    seed: int, one: int, wild: bool, kind: str, pure: bool, bounds: tuple[int, ...]
+    seed: int, one: int, wild: bool, kind: str, pure: bool, bounds: Bounds
 ) -> None:
     bins = time_bins(kind)  # type: ignore[arg-type]
     trajectories, places = small_city(8, seed, wild=wild)
-    plan = planned(bins, Bounds(*bounds), pure=pure)
+    plan = planned(bins, bounds, pure=pure)
     alone = Trajectories(
         np.array([0, trajectories.lengths[one]]),
         *(
@@ -113,7 +132,7 @@ def test_bounds_bind() -> None:
     bins = time_bins("parts-of-day")
     trajectories, places = small_city(30, 3)
     found = found_in(trajectories, places, bins)
-    free = Bounds(*[10**12] * 6)
+    free = Bounds(*[10**12] * 9)
     for field in ("sizes", "bins", "departs", "districts", "reaches"):
         bounds = replace(free, **{field: 5})
         trips = bounded_by(found, planned(bins, bounds)).trips
@@ -121,6 +140,9 @@ def test_bounds_bind() -> None:
         assert 0 < held.sum() < len(held)
         plan = planned(bins, replace(bounds, **{field: 6}))
         assert (trips.part <= bounded_by(found, plan).trips.part).all()
+    for field in ("cells", "roads", "areas", "districts"):
+        passages = bounded_by(found, planned(bins, replace(free, **{field: 5}))).passages
+        assert 0 < (passages.part < WHOLE).sum() < len(passages.part)
     number = bounded_by(found, planned(bins, Bounds(4), pure=True)).trips
     many = number.counts > 4
     assert many.any() and (number.part[~many] == WHOLE).all()

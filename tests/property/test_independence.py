@@ -6,10 +6,14 @@ are drawn too. In a second world the rows of one object in one window are others
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from zoneinfo import ZoneInfo
 
+import numpy as np
 import psycopg
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
@@ -21,13 +25,19 @@ from servers import SharedServer, cloned
 from freqdp_db.dataset.building import build
 from freqdp_db.dataset.registration import Registration, register
 from freqdp_db.db.builds import Window, ended_window
-from freqdp_db.db.connection import Database
+from freqdp_db.db.connection import Database, driver
 from freqdp_db.db.datasets import find_dataset
 from freqdp_db.db.releases import ReleaseRow
+from freqdp_db.db.source_rows import SourceReader
+from freqdp_db.methods.counts import measuring
+from freqdp_db.methods.counts.contributions import Contributions
+from freqdp_db.methods.counts.measuring import bounded_by, first_numbers
+from freqdp_db.methods.counts.plan import Design, Plan
+from freqdp_db.model.arrays import Ints
 from freqdp_db.privacy.noise import SeededSource
 from freqdp_db.progress import Progress
 from freqdp_db.release import journal
-from freqdp_db.release.budgets import open_for_persons
+from freqdp_db.release.budgets import raise_for_persons
 from freqdp_db.release.pipeline import anonymize
 from freqdp_db.release.request import Request
 
@@ -112,7 +122,7 @@ def _register(database: Database, name: str, kind: str, zone: str) -> None:
         snap="grid:500",
     )  # fmt: skip
     row, _ = register(database, wanted)
-    open_for_persons(database, row)
+    raise_for_persons(database, row, Decimal(40), "to release each window twice")
 
 
 def _fingerprints(database: Database, name: str, zone: str) -> dict[date, tuple[str, int]]:
@@ -132,7 +142,7 @@ def _window_of(kind: str, zone: str, minutes: int) -> date:
 
 
 @settings(
-    max_examples=25,
+    max_examples=15,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
@@ -186,27 +196,46 @@ def _different(before: Mapping[date, object], after: Mapping[date, object]) -> s
     return {day for day in before if before[day] != after[day]}
 
 
-def test_a_window_that_reads_its_neighbours_is_found_out(
-    database: Database, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("mutant", ["reads on", "reads before", "a day of 24 hours", "late rows"])
+def test_a_window_that_depends_on_other_rows_is_found_out(
+    database: Database, monkeypatch: pytest.MonkeyPatch, mutant: str
 ) -> None:
-    """The check above can fail: here a window reads half an hour of the next one."""
+    """The check above can fail: windows that read half an hour of the next one or of the one before, that
+    take every day for 24 hours, or whose objects are numbered as they first come in the table."""
     zone, kind = "Europe/Brussels", "timestamptz"
-    day = _days(zone)[2]
+    day = _days(zone)[3]  # the one before has 23 hours
     rows = [(o, at, o, at % 7) for o in range(3) for at in range(0, 3 * 1440, 20)]
-    moved = [
-        (o, at, 9 - x, y) if o == 1 and _window_of(kind, zone, at) == day else (o, at, x, y)
-        for o, at, x, y in rows
-    ]
-    assert _different(*_built(database, zone, kind, rows, moved)) == {day}
-    times = Window.times.fget
-    assert times is not None
-    monkeypatch.setattr(
-        Window,
-        "times",
-        property(lambda own: (times(own)[0], times(own)[1] + timedelta(minutes=30))),
+    # what comes late is written first
+    moved = sorted(
+        (
+            (o, at, 9 - x, y) if o == 1 and _window_of(kind, zone, at) == day else (o, at, x, y)
+            for o, at, x, y in rows
+        ),
+        key=lambda r: r not in rows,
+        reverse=True,
     )
-    found = _different(*_built(database, zone, kind, rows, moved))
-    assert found == {day - timedelta(days=1), day}
+    assert _different(*_built(database, zone, kind, rows, moved)) == {day}
+    objects, window = SourceReader.objects, Window.times.fget
+    assert window is not None
+
+    def wider(own: Window) -> tuple[datetime, datetime]:
+        begin, end = window(own)
+        if mutant == "reads on":
+            return begin, end + timedelta(minutes=30)
+        if mutant == "reads before":
+            return begin - timedelta(minutes=30), end
+        return begin, begin + timedelta(hours=24)
+
+    def as_they_come(reader: SourceReader) -> list[tuple[str, int, int]]:
+        query = reader._sql("SELECT {key} FROM {rows} GROUP BY 1 ORDER BY min(ctid)")
+        come = [key for (key,) in driver(reader._connection).execute(query)]
+        return sorted(objects(reader), key=lambda own: come.index(own[0]))
+
+    if mutant == "late rows":
+        monkeypatch.setattr(SourceReader, "objects", as_they_come)
+    else:
+        monkeypatch.setattr(Window, "times", property(wider))
+    assert _different(*_built(database, zone, kind, rows, moved)) > {day}
 
 
 def _released(database: Database, row: ReleaseRow) -> list[object]:
@@ -222,12 +251,22 @@ def _released(database: Database, row: ReleaseRow) -> list[object]:
                 "SELECT released_id FROM freqdp.release_key WHERE release_id = %s ORDER BY trajectory_id",
             )
         ]
-        rows = connection.execute(
-            sql.SQL("SELECT trajectory_id, seq, at, geom::text FROM {} ORDER BY 1, 2").format(
-                sql.Identifier("freqdp_release", row.name)
-            )
-        )
-        return [_without_id(part) for part in found] + [rows.fetchall()]
+        tables = connection.execute(
+            "SELECT c.relname FROM freqdp_release.catalog AS k JOIN pg_class AS c "
+            "ON c.relname = ANY (k.relations) AND c.relnamespace = 'freqdp_release'::regnamespace "
+            "AND c.relkind IN ('r', 'p') WHERE k.name = %s ORDER BY 1",
+            [row.name],
+        ).fetchall()
+        # as they are written: ids are drawn, too
+        shown = [
+            connection.execute(
+                sql.SQL(
+                    "SELECT md5(string_agg(r, ';' ORDER BY r)) FROM (SELECT t::text AS r FROM {} t) x"
+                ).format(sql.Identifier("freqdp_release", table))
+            ).fetchall()
+            for (table,) in tables
+        ]
+        return [_without_id(part) for part in found] + shown
 
 
 def _without_id(rows: object) -> list[tuple[object, ...]]:
@@ -238,30 +277,61 @@ def _without_id(rows: object) -> list[tuple[object, ...]]:
     ]
 
 
-@pytest.mark.parametrize("method", ["lg", "cut", "lg+swap+cut", "strict"])
+@pytest.mark.parametrize("method", ["lg", "cut", "lg+swap+cut", "strict", "counts"])
 def test_draws_and_rows_of_other_windows_stay_to_the_bit(database: Database, method: str) -> None:
     """With one seed for both worlds; objects that travel over midnight, and one that changes on a day."""
     day, before, after = _drawn(database, method, f"m_{method.replace('+', '_')}")
     assert _different(before, after) == {day}
 
 
+@pytest.mark.parametrize("mutant", ["noise", "first round", "bounds", "trips"])
 def test_a_draw_that_depends_on_other_windows_is_found_out(
-    database: Database, monkeypatch: pytest.MonkeyPatch
+    database: Database, monkeypatch: pytest.MonkeyPatch, mutant: str
 ) -> None:
-    """The check above can fail: here the noise of a window is seeded by the rows of the whole source."""
+    """The check above can fail: here something of a window follows from the rows of the whole source."""
+    name = f"m_mutant_{mutant.replace(' ', '_')}"
 
-    def source_of_all_rows(seed: int, number: int) -> SeededSource:
+    def of_all_rows() -> int:
+        query = "SELECT string_agg(w::text, '' ORDER BY at, object) FROM {} AS w"
         with psycopg.connect(database.conninfo) as connection:
             row = connection.execute(
-                "SELECT ('x' || left(md5(string_agg(w::text, '' ORDER BY at, object)), 7))::bit(28)::int "
-                "FROM world.m_mutant AS w"
+                sql.SQL(query).format(sql.Identifier("world", name))
             ).fetchone()
         assert row is not None
-        return SeededSource(seed + row[0], number)
+        return zlib.crc32(row[0].encode())
 
-    monkeypatch.setattr(journal, "SeededSource", source_of_all_rows)
-    _, before, after = _drawn(database, "lg", "m_mutant")
-    assert _different(before, after) == set(before)
+    def first_round(found: Contributions, design: Design) -> dict[str, Ints]:
+        own = first_numbers(found, design)
+        return own | {"objects": own["objects"] + of_all_rows() % 1000}
+
+    def bounds(found: Contributions, plan: Plan) -> Contributions:
+        own = bounded_by(found, plan)
+        less = np.random.default_rng(of_all_rows()).integers(0, 8, len(own.visits.part))
+        part = np.maximum(own.visits.part - less, 0)
+        return replace(own, visits=replace(own.visits, part=part))
+
+    def trips(found: Contributions, plan: Plan) -> Contributions:
+        own = bounded_by(found, plan)
+        kept = np.random.default_rng(of_all_rows()).random(len(own.trips)) < 0.5
+        return replace(own, trips=own.trips.where(kept))
+
+    if mutant == "noise":
+        monkeypatch.setattr(
+            journal, "SeededSource", lambda seed, n: SeededSource(seed + of_all_rows(), n)
+        )
+    elif mutant == "first round":
+        monkeypatch.setattr(measuring, "first_numbers", first_round)
+    else:
+        monkeypatch.setattr(measuring, "bounded_by", bounds if mutant == "bounds" else trips)
+    day, before, after = _drawn(database, "lg" if mutant == "noise" else "counts", name)
+    assert _different(before, after) > {day}
+
+
+def _place(one: int, at: int) -> tuple[int, int]:
+    """An hour on the way, an hour at rest; some are on the way at midnight."""
+    since = at + 20 * one
+    steps = since // 120 * 4 + min(since % 120 // 15, 4)
+    return (one + steps) % 10, (3 * one + steps // 2) % 10
 
 
 def _drawn(
@@ -269,11 +339,7 @@ def _drawn(
 ) -> tuple[date, dict[date, list[object]], dict[date, list[object]]]:
     """All that is released of each window, before and after one object changes on a day; and that day."""
     zone, kind = "Europe/Brussels", "timestamptz"
-    steady = [
-        (o, at, (o + at // 45) % 10, (o * 3 + at // 60) % 10)
-        for o in range(12)
-        for at in range(-60, 3 * 1440 + 60, 15)
-    ]
+    steady = [(o, at, *_place(o, at)) for o in range(12) for at in range(-60, 3 * 1440 + 60, 15)]
     day = _days(zone)[2]
     moved = [
         r
@@ -281,7 +347,11 @@ def _drawn(
         else (5, r[1], 9 - r[2], (r[3] + 4) % 10)
         for r in steady
     ]
-    options = {"size": "30", "every": "10min"} if method == "strict" else {}
+    options = {
+        "strict": {"size": "30", "every": "10min"},
+        # with little noise: bounds follow what objects have
+        "counts": {"zones": "grid:20km", "epsilon": "20"},
+    }.get(method, {})
     request = Request.parse(method, seed=7, **options)
     found: list[dict[date, list[object]]] = []
     for world, rows in enumerate((steady, moved)):

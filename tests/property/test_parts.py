@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from small_worlds import SmallWorld, as_lists, quick, worlds
 
@@ -28,7 +28,6 @@ from freqdp_db.privacy.noise import SeededSource
 from freqdp_db.progress import Progress
 from freqdp_db.release.table import ReleaseRows
 
-few = settings(quick, max_examples=40)
 PARTITIONED = [name for name, method in METHODS.items() if method.partitioned]
 
 
@@ -126,7 +125,7 @@ def _release(world: SmallWorld, method: str, parts: int | None) -> list[Any]:
     return [*noted.notes, state.key.tolist(), state.digest, *rows]
 
 
-@few
+@quick
 @given(worlds(allow_empty=True), st.sampled_from(PARTITIONED), st.sampled_from([1, 2, 3, 64]))
 def test_parts(world: SmallWorld, method: str, parts: int) -> None:
     assert _release(world, method, parts) == _release(world, method, None)
@@ -137,7 +136,7 @@ def test_all_methods_of_the_paper_are_partitioned() -> None:
     assert not find_method("lg+swap").partitioned
 
 
-@few
+@quick
 @given(worlds(allow_empty=True), st.sampled_from([1, 2, 3, 64]))
 def test_columns_are_brought_when_they_are_asked_for(world: SmallWorld, parts: int) -> None:
     here = world.trajectories

@@ -212,7 +212,7 @@ def test_distinct_segments(world: SmallWorld) -> None:
     assert len(keys) == len(set(keys))
 
 
-@settings(thorough, max_examples=100)
+@thorough
 @given(any_world, st.booleans())
 def test_the_directory_covers_its_segments(world: SmallWorld, cut: bool) -> None:
     """Every cell's boxes hold the rows filed in it and below it, and the counts add up."""

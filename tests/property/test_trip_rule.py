@@ -1,23 +1,24 @@
-"""One rule for trips: the kernel, a plain loop and the view of a release cut alike."""
+"""One rule for trips: the kernel, a plain loop and the table of a release cut alike."""
 
 from __future__ import annotations
 
 import math
+import struct
+from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
-import psycopg
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from library import opened
-from world import query
 
-from freqdp_db.db.connection import Database
-from freqdp_db.db.statements import call
+from freqdp_db.methods.relations import TRAJECTORIES
 from freqdp_db.methods.trips import TripRule, find_trips
 from freqdp_db.model.arrays import offsets_from
 from freqdp_db.model.trajectories import Locations, Trajectories
+from freqdp_db.release.table import ReleasedTable
 
 STAY_S, GAP_S, RADIUS_M = 20 * 60, 30 * 60, 150.0
 Sample = tuple[int, int, int]
@@ -88,7 +89,8 @@ def test_the_kernel_cuts_as_a_plain_loop(worlds: list[list[Sample]], with_stops:
     assert python_trips(worlds, with_stops=with_stops) == expected
 
 
-def test_the_view_cuts_as_the_kernel(db: Database, database_url: str) -> None:
+def test_the_table_of_trips(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its rows are the trips of a plain loop that pass two places or more, by released ids."""
     rng = np.random.default_rng(5)
     worlds = [[(0, 0, 0)], [(0, 0, 0), (5, 0, 0)], [(0, 0, 0), (9, 100, 0)]]
     for _ in range(120):
@@ -100,44 +102,58 @@ def test_the_view_cuts_as_the_kernel(db: Database, database_url: str) -> None:
             ]
         )
         worlds.append(walked(moves.tolist()))
-    _view(database_url, worlds)
-    found: list[list[tuple[int, int, list[tuple[int, int]]]]] = [[] for _ in worlds]
-    for t, number, begin, end, metres, places, points in query(
-        database_url,
-        "SELECT trajectory_id, trip, extract(epoch FROM start_at)::int, "
-        "extract(epoch FROM end_at)::int, length_m, places, ARRAY(SELECT ARRAY["
-        "round(ST_X(d.geom) - 500000)::int, round(ST_Y(d.geom) - 5600000)::int] "
-        "FROM ST_DumpPoints(geom) d) FROM freqdp_release.r_trip ORDER BY 1, 2",
-    ):
-        found[t].append((begin, end, [(x, y) for x, y in points]))
-        assert (number, places) == (len(found[t]), len(points))
-        way = sum(math.dist(a, b) for a, b in pairwise(points))
-        assert metres == pytest.approx(way, rel=1e-3)
-    expected = [
-        [(trip[0][0], trip[-1][0], places) for trip in trips if len(places := _places(trip)) > 1]
-        for trips in python_trips(worlds, with_stops=True)
-    ]
+    side, samples = columns_of(worlds)
+    where, location = np.unique(samples.x + 1j * samples.y, return_inverse=True)
+    side = replace(side, location=location.astype(np.int32))
+    places = Locations(where.real.copy(), where.imag.copy())
+    key = rng.permutation(len(worlds)) + 1000
+    order = np.argsort(key)
+    table = ReleasedTable(side, order, key, places.x, places.y, places, None, 32631, "UTC")
+    (_, _, relation) = TRAJECTORIES
+    monkeypatch.setattr("freqdp_db.release.table._LINE_ROWS", 1000)
+    blocks = list(table.blocks(relation))
+    assert len(blocks) > 2
+    found = [row for block in blocks for row in decoded(block.tobytes())]
+    expected = []
+    for t in order:
+        trips = [trip for trip in naive_trips(worlds[t], with_stops=True) if len(_places(trip)) > 1]
+        for number, trip in enumerate(trips, 1):
+            way = _places(trip)
+            metres = sum(round(math.dist(a, b) * 1000) for a, b in pairwise(way)) / 1000
+            expected.append(
+                (key[t], number, trip[0][0], trip[-1][0], metres, len(way), way[0], way[-1], way)
+            )
     assert found == expected
-    assert sum(map(len, found)) > 300
+    assert len(found) > 300
+
+
+def decoded(data: bytes) -> Iterator[tuple[Any, ...]]:
+    """Rows of trips as COPY has them; times in seconds."""
+    at = 0
+
+    def take(form: str) -> tuple[Any, ...]:
+        nonlocal at
+        at += struct.calcsize(form)
+        return struct.unpack_from(form, data, at - struct.calcsize(form))
+
+    def point() -> tuple[float, float]:
+        size, order, kind, srid, x, y = take(">iB") + take("<IIdd")
+        assert (size, order, kind, srid) == (25, 1, 0x20000001, 32631)
+        return x, y
+
+    while at < len(data):
+        ((columns,), (_, key), (_, trip)) = take(">h"), take(">iq"), take(">ii")
+        ((_, begin), (_, end), (_, metres), (_, places)) = (
+            take(">iq"), take(">iq"), take(">id"), take(">ii"),
+        )  # fmt: skip
+        ends = point(), point()
+        size, order, kind, srid, count = take(">iB") + take("<III")
+        assert (columns, size, order, kind, srid) == (9, 13 + 16 * count, 1, 0x20000002, 32631)
+        line = [take("<dd") for _ in range(count)]
+        yield key, trip, begin / 1e6, end / 1e6, metres, places, *ends, line
 
 
 def _places(trip: list[Sample]) -> list[tuple[int, int]]:
     """One after another, without repeats."""
     places = [s[1:] for s in trip]
     return [p for n, p in enumerate(places) if n == 0 or p != places[n - 1]]
-
-
-def _view(url: str, worlds: list[list[Sample]]) -> None:
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(
-            "CREATE TABLE freqdp_release.r (trajectory_id bigint, seq int, at timestamptz, "
-            "geom public.geometry(Point, 32631))"
-        )
-        with connection.cursor() as cursor:
-            cursor.executemany(
-                "INSERT INTO freqdp_release.r VALUES (%s, %s, to_timestamp(%s), public.ST_SetSRID("
-                "public.ST_MakePoint(500000 + %s::float8, 5600000 + %s::float8), 32631))",
-                [(t, n, *s) for t, samples in enumerate(worlds) for n, s in enumerate(samples, 1)],
-            )
-    with opened(url) as database, database.begin() as connection:
-        call(connection, database, "create_trip_view", "r", 32631, 32631)

@@ -9,12 +9,15 @@ from library import build_city, load_city, opened, release
 from servers import SharedServer, cloned
 
 
+def _fill(url: str) -> None:
+    load_city(url, objects=20, days=2)
+    with opened(url) as database:
+        build_city(database, "city", "grid:100")
+        release(database, "city", "city_1", epsilon="1", signature=2)
+
+
 @pytest.fixture(scope="session")
-def released_city(shared_server: SharedServer, template_db: str) -> Iterator[str]:
+def released_city(shared_server: SharedServer) -> Iterator[str]:
     """With the release city_1, as the examples of `sql/` assume."""
-    with cloned(shared_server.get(), template_db) as url:
-        load_city(url, objects=20, days=2)
-        with opened(url) as database:
-            build_city(database, "city", "grid:100")
-            release(database, "city", "city_1", epsilon="1", signature=2)
+    with cloned(shared_server.get(), shared_server.filled("released_city", _fill)) as url:
         yield url

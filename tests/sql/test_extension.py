@@ -21,7 +21,7 @@ import pytest
 from installed import OURS, POINTS, check_tables, psql, query, whole_job
 from library import make_points, opened
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from servers import SharedServer, TestServer, cloned, run_program
+from servers import SharedServer, TestServer, cloned, destroy, run_program
 from world import freqdp
 
 import freqdp_db
@@ -93,7 +93,7 @@ def extensible(shared_server: SharedServer) -> Iterator[Extensible]:
             db.init_extension(folder)
         yield Extensible(TestServer(dsn, "extension"), folder)
     finally:
-        server.destroy()
+        destroy(server)
         shutil.rmtree(root, ignore_errors=True)
 
 

@@ -28,8 +28,8 @@ def world(shared_server: SharedServer, template_db: str) -> Iterator[Database]:
 
 def _assert_views(database: Database, build: BuildRow) -> None:
     with database.begin() as connection:
-        trajectories = load_trajectories(connection, database, build)
-        locations = load_locations(connection, database, build)
+        trajectories = load_trajectories(connection, build)
+        locations, _ = load_locations(connection, build)
     frequencies = count_frequencies(trajectories, len(locations))
     owner = np.repeat(np.arange(len(trajectories)), np.diff(frequencies.offsets))
     entries = range(len(owner))

@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 from library import build_points, make_points, opened, release
-from servers import SharedServer, cloned
+from servers import SharedServer, clone_of, cloned
 from world import freqdp, query, value
 
 from freqdp_db.db.ledger import entry_hash
@@ -39,11 +39,8 @@ def spent_template(shared_server: SharedServer, template_db: str) -> Iterator[st
         yield str(value(url, "SELECT current_database()::text"))
 
 
-@pytest.fixture
-def spent(shared_server: SharedServer, spent_template: str) -> Iterator[str]:
-    """A source with a budget of 1,000 and two releases; entries 1 to 3."""
-    with cloned(shared_server.get(), spent_template) as url:
-        yield url
+spent = clone_of("spent_template")
+"""A source with a budget of 1,000 and two releases; entries 1 to 3."""
 
 
 def _heads(url: str) -> list[str]:

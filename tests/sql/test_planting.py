@@ -68,7 +68,7 @@ PLANTED = [
     "INSERT INTO freqdp.sample_1 SELECT * FROM freqdp.sample_1",
     "CREATE OR REPLACE VIEW freqdp_release.d_current AS SELECT 1 AS x",
     # functions that only ours may call
-    "SELECT freqdp.create_trip_view('d_1', 32631, 32631)",
+    "SELECT freqdp.create_area_view('d_1', 32631, 32631)",
     "SELECT freqdp.let_runners_fill('spend')",
 ]
 
@@ -111,7 +111,7 @@ def test_a_runner_makes_and_drops_only_what_is_due(world: str, runner: psycopg.C
         "SELECT freqdp.create_notes('spend', 1)",
         "SELECT freqdp.drop_notes('spend', 1)",
         "SELECT freqdp.create_staging(1, 'lg', '_spend', 4326)",
-        "SELECT freqdp.create_staging(1, 'lg', '_trip', 4326)",
+        "SELECT freqdp.create_staging(1, 'glove', '_area', 4326)",
         "SELECT freqdp.index_staging(1, 'lg', '', 'spend')",
         "SELECT freqdp.index_staging(1, 'lg', '_spend', NULL)",
     ):

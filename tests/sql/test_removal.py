@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
 from installed import psql
 from servers import SharedServer, cloned
-from world import city_template, freqdp, query
+from world import freqdp, query
 
 
-def test_it_removes_ours_and_leaves_yours(
-    shared_server: SharedServer, pytestconfig: pytest.Config
-) -> None:
-    with cloned(shared_server.get(), city_template(shared_server, pytestconfig)) as url:
+def test_it_removes_ours_and_leaves_yours(shared_server: SharedServer, city_db: str) -> None:
+    with cloned(shared_server.get(), city_db) as url:
         freqdp(url, "anonymize", "city", "--method", "lg", "--epsilon", "1").succeeded()
         query(url, "CREATE VIEW public.mine AS SELECT count(*) FROM freqdp_release.city_1")
         script = freqdp(url, "uninstall", "--sql").succeeded()["sql"]

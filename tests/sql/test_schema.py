@@ -79,7 +79,7 @@ def test_script_is_the_upgrade(empty_database_url: str, names: tuple[str, str]) 
         with pytest.raises(errors.SchemaMissing):
             schema.require_current(database)
         with database.begin() as connection:
-            known = schema.names_of(connection, database)
+            known = schema.names_of(connection)
         assert psql(empty_database_url, schema.script(known, None, [])).returncode == 0
         schema.require_current(database)
         check_tables(database)

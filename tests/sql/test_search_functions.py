@@ -53,8 +53,8 @@ class Built:
 
 def _load(database: Database, dataset: str, row: BuildRow) -> Built:
     with database.begin() as connection:
-        trajectories = load_trajectories(connection, database, row)
-        locations = load_locations(connection, database, row)
+        trajectories = load_trajectories(connection, row)
+        locations, _ = load_locations(connection, row)
     segments = distinct_segments(trajectories)
     return Built(database, dataset, row, trajectories, locations, segments)
 
@@ -536,7 +536,7 @@ def test_segments_of_cells(fine: Built, filed: Filed) -> None:
     segments, cell = filed.segments, cells_of(filed)
     for asked in (None, *(rng.choice(filed.grid.cell, size) for size in (0, 1, 20, 500))):
         with fine.database.begin() as connection:
-            found = cells.cell_segments(connection, fine.database, fine.row.build_id, asked)
+            found = cells.cell_segments(connection, fine.row.build_id, asked)
         rows = filed.row[np.isin(cell, asked)] if asked is not None else filed.row
         expected = (segments.trajectory[rows], segments.position[rows])
         assert sorted(zip(*found, strict=True)) == sorted(zip(*expected, strict=True))
@@ -546,10 +546,10 @@ def test_segments_of_cells(fine: Built, filed: Filed) -> None:
 
 def test_cells_of_a_build(fine: Built, filed: Filed) -> None:
     with fine.database.begin() as connection:
-        found = cells.all_cells(connection, fine.database, fine.row.build_id)
-    assert found.cell.tolist() == filed.grid.cell.tolist()
-    assert found.segments.tolist() == np.diff(filed.grid.segment_offsets).tolist()
-    assert found.box.tolist() == filed.grid.box.tolist()
+        cell, filed_here, box = cells.all_cells(connection, fine.row.build_id)
+    assert cell.tolist() == filed.grid.cell.tolist()
+    assert filed_here.tolist() == np.diff(filed.grid.segment_offsets).tolist()
+    assert box.tolist() == filed.grid.box.tolist()
 
 
 def test_cells_near_leaves_out_nothing(fine: Built, filed: Filed, city_url: str) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from installed import check_tables, psql
 from library import opened
-from servers import SharedServer, cloned
+from servers import SharedServer, clone_of, cloned
 from world import freqdp, query, value
 
 from freqdp_db.evaluation.evaluate import approve_within_limit
@@ -43,10 +43,7 @@ def restore(url: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.fixture
-def upgraded(shared_server: SharedServer, upgraded_template: str) -> Iterator[str]:
-    with cloned(shared_server.get(), upgraded_template) as url:
-        yield url
+upgraded = clone_of("upgraded_template")
 
 
 def test_releases_verify(upgraded: str) -> None:
@@ -95,6 +92,39 @@ def test_the_script_upgrades_as_init_does(shared_server: SharedServer, upgraded:
 def test_tampering_shows_as_before(upgraded: str) -> None:
     query(upgraded, "UPDATE freqdp_release.frequencies SET at = at + interval '1 s' WHERE seq = 1")
     assert freqdp(upgraded, "release", "verify", "frequencies").code == 3
+
+
+def test_releases_keep_the_column_at(upgraded: str, tmp_path: Path) -> None:
+    """Since 0.4.0 it is `sampled_at`. What is read of a release has one name, whichever its table has."""
+    columns = (
+        "SELECT array_agg(attname::text ORDER BY attnum) FROM pg_attribute "
+        "WHERE attrelid = 'freqdp_release.{}'::regclass AND attnum > 0"
+    )
+    newest = ["trajectory_id", "seq", "sampled_at", "geom"]
+    assert value(upgraded, columns.format("frequencies"))[2] == "at"
+    rows = value(upgraded, "SELECT count(*) FROM freqdp_release.frequencies")
+    for form in ("csv", "geoparquet", "gpkg", "mfjson"):
+        out = tmp_path / f"frequencies.{form}"
+        freqdp(
+            upgraded, "release", "export", "frequencies", "--format", form, "--out", str(out)
+        ).succeeded()
+    header, *lines = (tmp_path / "frequencies.csv").read_text("utf-8").splitlines()
+    assert (header, len(lines)) == ("trajectory_id,seq,sampled_at,lon,lat", rows)
+    page = tmp_path / "report.html"
+    freqdp(upgraded, "release", "report", "frequencies", "--public", "--out", str(page)).succeeded()
+    freqdp(upgraded, "evaluate", "frequencies").succeeded()
+    # the view over the newest release has another column from the next one on
+    query(upgraded, "CREATE VIEW public.mine AS SELECT at FROM freqdp_release.city_current")
+    again = ("anonymize", "city", "--method", "lg", "--epsilon", "0.5", "--signature", "4")
+    freqdp(upgraded, *again, "--as", "next").refused(
+        "city_current has to be dropped", "public.mine"
+    )
+    query(upgraded, "DROP VIEW public.mine")
+    freqdp(upgraded, *again, "--as", "next").succeeded()
+    assert value(upgraded, columns.format("city_current")) == newest
+    # and back
+    freqdp(upgraded, "release", "withdraw", "next").succeeded()
+    assert value(upgraded, columns.format("city_current"))[2] == "at"
 
 
 def test_synthetic_releases_can_no_longer_be_replayed(upgraded: str) -> None:

@@ -32,7 +32,7 @@ def world() -> StepContext:
 
 def asked(accounting: str = "zcdp") -> CountsOptions:
     return CountsOptions(
-        zones=None, zone=None, district=None, bins="parts-of-day", tables=TABLES,
+        zones=None, zone=None, district=None, bins="parts-of-day", tables=TABLES, roads=None,
         epsilon=Decimal(1), delta=Decimal("0.000001"), accounting=accounting, threshold=None,
         region=None, period=None,
     )  # fmt: skip

@@ -96,18 +96,32 @@ def test_known_samples_are_among_those_that_the_release_holds() -> None:
 
 
 def test_even_odds_and_what_halves_differ_by() -> None:
-    right = np.full(4, 0.9)
+    right, claimed = np.full(4, 0.9), np.full(4, 10)
     found = [np.array([0.1, 0.1, 0.2, 0.2]), np.array([0.2, 0.2, 0.4, np.nan]), np.ones(4)]
-    scores = [AttackScore(f, r) for f, r in zip(found, (right, right, right - 0.5), strict=True)]
-    best = best_at_even_odds("e", scores, np.array([0, 0, 1, 1], np.int32))
+    scores = [AttackScore(f, right, claimed) for f in found[:2]]
+    parts = np.array([0, 0, 1, 1], np.int32)
+    best = best_at_even_odds("e", scores, parts)
     assert best["e"] == pytest.approx(0.8 / 3)
     assert (best["e.low"], best["e.high"]) == pytest.approx((0.2, 0.4))
-    assert best_at_even_odds("e", scores[2:]) == {
-        "e": 0.0,
-        "e.precision": 0.0,
-        "e.half": 0.0,
-        "e.p95": 0.0,
-    }
+    wrong = AttackScore(found[2], right - 0.5, claimed)
+    nothing = {"e": 0.0, "e.precision": 0.0, "e.half": 0.0, "e.p95": 0.0}
+    assert best_at_even_odds("e", [wrong]) == nothing
+    # margins of 0.4 and -0.1: the bold claim for four of five objects, the sure one for the fifth
+    best = best_at_even_odds("e", [scores[0], wrong], parts)
+    assert best["e"] == pytest.approx(0.2 * 0.15 + 0.8) and best["e.precision"] == 0.5
+    assert (best["e.low"], best["e.high"]) == pytest.approx((0.2 * 0.1 + 0.8, 0.2 * 0.2 + 0.8))
+
+
+@pytest.mark.parametrize("claimed", [(1, 99), (99, 1)])
+def test_even_odds_over_objects_or_over_samples(claimed: tuple[int, int]) -> None:
+    """A large claim that is right pays for a small wild one, and many right ones for a large wild one."""
+    score = AttackScore(np.array([0.2, 0.4]), np.array([1.0, 0.0]), np.array(claimed))
+    best = best_at_even_odds("e", [score])
+    assert best["e"] == pytest.approx(0.3)
+    assert best["e.precision"] == pytest.approx(max(0.5, claimed[0] / 100))
+    worse = AttackScore(score.found, np.array([0.9, 0.0]), score.claimed)
+    over = best_at_even_odds("e", [worse])["e"]
+    assert over == (pytest.approx(0.3) if claimed[0] == 99 else 0.0)
 
 
 def test_a_group_is_claimed_once_for_what_it_is_worth_most() -> None:
@@ -409,6 +423,31 @@ def test_everything_counts_in_the_headline() -> None:
         )
     assert found["exposure.relink.1"] > found["exposure.near.1"]
     assert found["exposure.near.1"] < found["exposure.near.10"]
+
+
+def test_some_objects_are_attacked_in_the_release_of_all() -> None:
+    """Whom nobody looks for stays in the release; what is found of the others does not depend on it."""
+    rng = rng_of(7)
+    original, released = side_of(random_rows(rng, 30)), side_of(random_rows(rng, 30))
+    case = Case(original, GRID, ReleaseSeen(released, GRID))
+    some = np.array([3, 4, 11, 29])
+    about = case.about(some)
+    assert len(about) == 4 and about.original.samples == original.lengths[some].sum()
+    assert about.release.trajectories is released
+    assert set(np.unique(about.release.owners)) == {-1, 0, 1, 2, 3}
+    assert (about.release.owners == 2).sum() == released.lengths[11]
+    pick = np.zeros(30, np.int64)
+    claims = Claims.of_groups(30, np.arange(30), pick, np.ones(30), released.offsets)
+    (whole,) = score_claims(case, claims, (1.0,))
+    theirs = Claims.of_groups(4, np.arange(4), pick[:4], np.ones(4), released.offsets)
+    (part,) = score_claims(about, theirs, (1.0,))
+    assert np.array_equal(part.found, whole.found[some], equal_nan=True)
+    # all of them in any order are who was attacked before
+    assert np.array_equal(case.about(np.arange(30)).release.owners, case.release.owners)
+    # and they can be looked for again among some
+    assert np.array_equal(
+        about.about(np.array([2])).release.owners, np.where(case.release.owners == 11, 0, -1)
+    )
 
 
 def test_a_known_sample_that_is_nowhere_claims_nothing() -> None:

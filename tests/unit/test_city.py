@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from driven import driven_roads
 
 from freqdp_db.errors import BadInput
 from freqdp_db.loading.city import SHARES, Chunk, City, make_places
@@ -128,7 +129,7 @@ def test_taxis_have_many_more_samples(chunk: Chunk) -> None:
 
 def test_moving_samples_lie_on_the_true_road(city: City, chunk: Chunk) -> None:
     """Within five sigma of the road that the truth has at that time; parked ones are not there."""
-    network, truth = city.network, chunk.truth
+    network, truth = city.network, driven_roads(City(60, 7, np.random.default_rng(1)))
     lon, lat = to_degrees(network.x, network.y)
     name = np.unique(truth.object_id)[-1]
     mine = truth.object_id == name

@@ -45,6 +45,18 @@ def test_a_narrow_terminal_gets_a_block_for_each_row() -> None:
     ]
 
 
+def test_a_narrow_terminal_folds_the_longest_text() -> None:
+    session, written = _session(50)
+    said = "not for analysts until a curator has approved it"
+    session.table(HEADERS, [["vans_1", 96_000, said], ["vans_2", None, "granted"]])
+    assert written.getvalue().splitlines() == [
+        "release    rows  said",
+        "vans_1   96,000  not for analysts until a curator",
+        "                 has approved it",
+        "vans_2        -  granted",
+    ]
+
+
 def test_an_empty_table_has_its_header() -> None:
     session, written = _session(80)
     session.table(HEADERS, [])
@@ -54,10 +66,17 @@ def test_an_empty_table_has_its_header() -> None:
 def test_sentences_break_between_words_and_commands_do_not() -> None:
     session, written = _session(20)
     session.print("Anonymized trajectories are published.")
-    session.print("Next: freqdp release approve vans_1")
+    session.print("Next: freqdp release approve vans_1, then go on.")
+    session.pairs([("a", "two words and some more of them"), ("long", "1  2")])
     assert [line.rstrip() for line in written.getvalue().splitlines()] == [
         "Anonymized",
         "trajectories are",
         "published.",
-        "Next: freqdp release approve vans_1",
+        "Next:",
+        "freqdp release approve vans_1,",
+        "then go on.",
+        "a     two words and",
+        "      some more of",
+        "      them",
+        "long  1  2",
     ]

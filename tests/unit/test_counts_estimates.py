@@ -10,12 +10,25 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from synthetic_world import PERIOD, REGION, grid_zones, riders, small_city, time_bins
+from synthetic_world import (
+    PERIOD,
+    REGION,
+    grid_roads,
+    grid_zones,
+    riders,
+    small_city,
+    time_bins,
+)
 
 from freqdp_db.errors import VerificationFailed
 from freqdp_db.methods.counts import plan as plan_module
 from freqdp_db.methods.counts.checking import check
-from freqdp_db.methods.counts.contributions import WHOLE, Contributions, contributions_of
+from freqdp_db.methods.counts.contributions import (
+    FASTEST_KMH,
+    WHOLE,
+    Contributions,
+    contributions_of,
+)
 from freqdp_db.methods.counts.estimation import (
     Level,
     _projected,
@@ -45,6 +58,8 @@ from freqdp_db.model.arrays import Flags
 from freqdp_db.privacy.noise import SecureSource, SeededSource
 
 ZONES, BINS = grid_zones(), time_bins("parts-of-day")
+ROADS = grid_roads(ZONES)
+WITH_ROADS = (*TABLES, "roads")
 SPARSE = pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
 ZCDP = Budget(Fraction(8), Fraction(1, 10**6))
 PURE = Budget(Fraction(40), Fraction(1, 10**6), pure=True)
@@ -146,7 +161,8 @@ def sparse_from(monkeypatch: pytest.MonkeyPatch, sparse: bool) -> None:
     """Have the small world of these tests measured as a large one is."""
     if sparse:
         monkeypatch.setattr(plan_module, "MOST_DENSE", 10)
-    assert Shape.of(ZONES, BINS).sparse == sparse
+    assert Shape.of(ZONES, BINS, ROADS).sparse == sparse
+    assert Shape.of(ZONES, BINS, ROADS).few_roads != sparse
 
 
 def made(
@@ -156,8 +172,9 @@ def made(
     tables: tuple[str, ...] = TABLES,
     threshold: int | None = None,
 ) -> tuple[Draw, Plan, Made]:
-    found = contributions_of(*small_city(objects, 4), REGION, PERIOD, ZONES, BINS)
-    design = Design(ZONES, BINS, tables, budget, threshold)
+    roads = ROADS if "roads" in tables else None
+    found = contributions_of(*small_city(objects, 4), REGION, PERIOD, ZONES, BINS, roads)
+    design = Design(ZONES, BINS, tables, budget, threshold, roads)
     drawn = measured(found, design, SeededSource(seed))
     plan = plan_of(drawn, design)
     return drawn, plan, made_of(drawn, plan)
@@ -169,18 +186,20 @@ def test_tables_agree_and_keep_to_the_budget(
     budget: Budget, sparse: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sparse_from(monkeypatch, sparse)
-    drawn, plan, tables = made(budget, 5)
+    drawn, plan, tables = made(budget, 5, tables=WITH_ROADS)
     assert check(drawn, tables, plan)["rows"] == len(tables)
     assert budget.whole * Fraction(999, 1000) < plan.cost <= budget.whole
 
 
 @SPARSE
-@pytest.mark.parametrize("column", ["visits_value", "flows_value", "stays_estimate", "trips_value"])
+@pytest.mark.parametrize(
+    "column", ["visits_value", "flows_value", "stays_estimate", "trips_value", "roads_value"]
+)
 def test_a_changed_number_is_found(
     column: str, sparse: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sparse_from(monkeypatch, sparse)
-    drawn, plan, tables = made(ZCDP, 6)
+    drawn, plan, tables = made(ZCDP, 6, tables=WITH_ROADS)
     for place in (1, len(getattr(tables, column)) - 1):
         changed = getattr(tables, column).copy()
         changed[place] += 1
@@ -190,18 +209,22 @@ def test_a_changed_number_is_found(
 
 def held(tables: Made, bounded: Contributions) -> dict[str, Flags]:
     """Whether each interval holds the bounded count, by table and level, and for all bins apart."""
-    zones, city = len(ZONES), ZONES.city_id
-    areas = (ZONES.zone_ids, ZONES.district_ids[ZONES.district], np.full(zones, city))
     found = {}
-    for name in ("visits", "stays", "flows"):
+    for name in ("visits", "stays", "flows", "roads"):
         rows = tables.table(name)
-        items = bounded.trips if name == "flows" else getattr(bounded, name)
-        ends = ("origin", "destination") if name == "flows" else ("zone",)
+        items = getattr(bounded, {"flows": "trips", "roads": "passages"}.get(name, name))
+        ends = {"flows": ("origin", "destination"), "roads": ("road",)}.get(name, ("zone",))
+        of = ROADS if name == "roads" else ZONES
+        zones, city = len(of), of.city_id
+        areas = (of.ids, of.district_ids[of.district], np.full(zones, city))
         true = np.zeros((city + 1,) * len(ends) + (len(BINS) + 1,))
+        kmh = np.zeros_like(true)
         for at in product(areas, repeat=len(ends)):
-            place = [of[zone] for of, zone in zip(at, (items.zone, items.to), strict=False)]
+            place = [area[zone] for area, zone in zip(at, (items.zone, items.to), strict=False)]
             for bin in (items.bin + 1, np.zeros_like(items.bin)):
                 np.add.at(true, (*place, bin), items.parts / WHOLE)
+                if name == "roads":
+                    np.add.at(kmh, (*place, bin), items.parts * items.size / WHOLE)
         key = [rows[end] for end in ends]
         hit = np.abs(rows["value"] - true[(*key, rows["bin"])]) <= rows["margin"]
         level = sum(3**k * np.searchsorted((zones, city - 1), each) for k, each in enumerate(key))
@@ -209,6 +232,10 @@ def held(tables: Made, bounded: Contributions) -> dict[str, Flags]:
             for all_bins in (False, True):
                 chosen = (level == one) & ((rows["bin"] == 0) == all_bins)
                 found[f"{name} {one}, all bins: {all_bins}"] = hit[chosen]
+        if name == "roads":
+            there = (true[(*key, rows["bin"])] > 0) & (rows["mean_margin"] < FASTEST_KMH)
+            mean = kmh[(*key, rows["bin"])][there] / true[(*key, rows["bin"])][there]
+            found["speeds"] = np.abs(rows["mean_kmh"][there] - mean) <= rows["mean_margin"][there]
     return found
 
 
@@ -223,8 +250,8 @@ def test_margins_hold_what_they_say(
     """Over many draws 95 % of the intervals hold the bounded count, at every level."""
     sparse_from(monkeypatch, sparse)
     budget = Budget(Fraction(2), Fraction(1, 10**6), pure)
-    found = contributions_of(*riders(250, 8), REGION, PERIOD, ZONES, BINS)
-    design = Design(ZONES, BINS, TABLES, budget)
+    found = contributions_of(*riders(250, 8), REGION, PERIOD, ZONES, BINS, ROADS)
+    design = Design(ZONES, BINS, WITH_ROADS, budget, roads=ROADS)
     inside: dict[str, list[bool]] = {}
     for seed in range(40):
         drawn = measured(found, design, SeededSource(seed))
@@ -232,6 +259,7 @@ def test_margins_hold_what_they_say(
         tables, bounded = made_of(drawn, plan), bounded_by(found, plan)
         for name, hits in held(tables, bounded).items():
             inside.setdefault(name, []).extend(hits)
+    assert np.mean(inside.pop("speeds")) > 0.94
     for name, hits in inside.items():
         error = (0.95 * 0.05 / max(len(hits), 1)) ** 0.5
         assert not len(hits) or abs(np.mean(hits) - 0.95) < 0.01 + 4 * error, (name, np.mean(hits))

@@ -8,8 +8,9 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from freqdp_db.errors import BadInput
-from freqdp_db.jobs.schedule import Cron, find_zone
+from freqdp_db.jobs.schedule import Cron
 from freqdp_db.jobs.worker import back_off
+from freqdp_db.model.days import find_zone
 
 
 @pytest.mark.parametrize(

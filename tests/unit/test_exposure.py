@@ -146,7 +146,8 @@ def test_worth_of_a_claim_of_many_samples(seed: int) -> None:
 
 
 def test_names_of_a_score() -> None:
-    score = AttackScore(np.array([1.0, 0.4, np.nan, 0.0]), np.array([0.5, np.nan, np.nan, 0.0]))
+    share = np.array([0.5, np.nan, np.nan, 0.0])
+    score = AttackScore(np.array([1.0, 0.4, np.nan, 0.0]), share, np.array([1, 0, 0, 3]))
     assert score.named("e") == pytest.approx(
         {"e": 1.4 / 3, "e.precision": 0.25, "e.half": 1 / 3, "e.p95": 0.94}
     )
@@ -251,7 +252,10 @@ def test_shuffled_identities_are_near_chance(city: tuple[Trajectories, Locations
     found = measure_exposure(_dealt_anew(side, places), 1)
     # a few are near each other by chance; and a sample that is known is followed one step or two
     nights = ("exposure.relink.1", "exposure.relink.10", "exposure.habits")
-    assert max(v for n, v in found.items() if is_exposure(n) and n not in nights) < 0.1
+    others = {n: v for n, v in found.items() if is_exposure(n) and n not in nights}
+    # what stands near ten known samples is claimed as boldly as it is right every second time
+    assert others.pop("exposure.near.10") < 0.15
+    assert max(others.values()) < 0.1
     # who stays at home is joined there, and known by it, for a quarter of the day
     assert max(found[name] for name in nights) < 0.3
     assert found["home"] < 0.3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from driven import driven_roads
 
 from freqdp_db.evaluation.attacks.recovery import recovery_attack, road_accuracy, route_scores
 from freqdp_db.evaluation.pair import Pair
@@ -11,7 +12,7 @@ from freqdp_db.loading.city import City
 from freqdp_db.model.arrays import offsets_from
 from freqdp_db.model.trajectories import Locations, Trajectories
 from freqdp_db.progress import Progress
-from freqdp_db.roads.matching import Matched, match
+from freqdp_db.roads.matching import Matched, find_passages, match
 from freqdp_db.roads.network import Network, RoadRows, find_candidates, make_network
 
 SECOND = 1_000_000
@@ -147,10 +148,47 @@ def test_a_stay_is_one_step() -> None:
     assert found.road.tolist() == [0, 0, 0, 0]
 
 
+def passed(
+    network: Network, *points: tuple[float, float], gap_s: int = 60
+) -> list[tuple[float, ...]]:
+    """Roads, seconds and metres per second."""
+    found = find_passages(network, *drive(*points, gap_s=gap_s), 100.0)
+    assert found.offsets.tolist() == [0, len(found.road)]
+    return list(
+        zip(found.road.tolist(), (found.at / SECOND).tolist(), found.speed.tolist(), strict=True)
+    )
+
+
+def test_passages_by_hand() -> None:
+    """A road is passed in its middle; the time and the speed are those of the way between two samples."""
+    # 400 m to the corner and 600 m up: at 10 m/s, 900 m past the middle of the east
+    assert passed(SQUARE, (600, 0), (1_000, 600), gap_s=100) == [(1, 90.0, 10.0)]
+    # the south in its middle, at once; then the east, 400 m after the second sample
+    assert passed(SQUARE, (300, 0), (900, 0), (1_000, 900), gap_s=60) == [
+        (0, 20.0, 10.0), (1, 96.0, pytest.approx(1_000 / 60)),
+    ]  # fmt: skip
+    # along the south, the east and the north, of which only the east is driven whole
+    assert passed(SQUARE, (900, 0), (1_000, 500), (900, 1_000), gap_s=60) == [(1, 60.0, 10.0)]
+
+
+def test_who_comes_back_to_the_middle_has_passed_it_once() -> None:
+    there = [(400.0, 0.0), (600.0, 0.0), (400.0, 0.0), (700.0, 0.0)]
+    assert [road for road, *_ in passed(SQUARE, *there)] == [0]
+    around = [*there, (1_000.0, 300.0), (1_000.0, 600.0), (1_000.0, 300.0), (500.0, 0.0)]
+    assert [road for road, *_ in passed(SQUARE, *around)] == [0, 1, 0]
+
+
+def test_passages_against_the_way_of_a_oneway_road() -> None:
+    """Noise leads back a little; the middle is passed once."""
+    ring = lines((1, 2, True, [(0, 0), (1_000, 0)]), (2, 1, True, [(1_000, 0), (500, 800), (0, 0)]))
+    points = [(480.0, 0.0), (510.0, 0.0), (490.0, 0.0), (700.0, 0.0)]
+    assert [road for road, *_ in passed(ring, *points)] == [0]
+
+
 def _truth_every_30_s(seed: int) -> tuple[City, Trajectories, Locations, Matched]:
     """Twenty people's and taxis' true roads in the city, and where a receiver had them."""
     city = City(20, 1, np.random.default_rng(seed))
-    truth = next(iter(city.chunks())).truth
+    truth = driven_roads(city)
     plan = city.network
     names, owner = np.unique(truth.object_id, return_inverse=True)
     rng = np.random.default_rng(seed)

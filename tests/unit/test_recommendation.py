@@ -9,16 +9,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sides import side_of
 from svg_texts import require_readable, texts
 from synthetic_world import small_city
 
 from freqdp_db.dataset.text_values import parse_share
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.recommendation.choosing import (
-    GRID,
+    LADDERS,
     PURPOSES,
     TRIALS,
     Candidate,
+    Climb,
     LeftOut,
     MethodToTry,
     Purpose,
@@ -41,13 +43,14 @@ from freqdp_db.evaluation.recommendation.choosing import (
 from freqdp_db.evaluation.recommendation.recommend import (
     KIND_WORDS,
     LABELS,
+    NAMED,
     SHAPES,
     WIDTH,
+    Line,
     RecommendOptions,
     TimeBudget,
     draw_frontier,
     expected,
-    objects_of_trial,
     objects_within,
     parse_minutes,
     split,
@@ -299,22 +302,49 @@ def test_every_candidate_can_be_asked_for() -> None:
             request = variant.request()
             assert request.grantable and variant.does
             assert "--seed" not in request.command()
-    weights = [v.weight for v in GRID]
-    assert weights[1:] == sorted(weights[1:]), "after the first, from cheap to expensive"
     # a guarantee is tried first
     assert all(grid_for(PURPOSES[n])[0].is_for_an_object for n in ("density", "flows", "trips"))
 
 
-def test_halves_are_disjoint() -> None:
+@pytest.mark.parametrize(("objects", "out"), [(4, 1), (20, 4), (31, 6)])
+def test_members_and_controls_are_apart(objects: int, out: int) -> None:
     city, _ = small_city(31, 1)
     numbered = replace(city, start=np.arange(len(city), dtype=np.int64))
-    halves = split(numbered, 20, 1)
-    members, controls = set(halves.members.start), set(halves.controls.start)
-    assert len(members) == len(controls) == 10
+    sides = split(numbered, objects, 1)
+    members, controls = set(sides.members.start), set(sides.controls.start)
+    assert (len(members), len(controls)) == (objects - out, out)
     assert not members & controls
-    again = split(numbered, 20, 1)
-    assert np.array_equal(again.members.start, halves.members.start)
-    assert set(split(numbered, 20, 2).members.start) != members
+    assert sides.attacked.tolist() == list(range(objects - out)), "few are attacked all"
+    again = split(numbered, objects, 1)
+    assert np.array_equal(again.members.start, sides.members.start)
+    assert set(split(numbered, objects, 2).controls.start) != controls
+
+
+def test_of_many_some_are_attacked() -> None:
+    many = side_of([[(0, minute)] for minute in range(2_000)])
+    sides = split(many, 1_500, 1)
+    assert (len(sides.members), len(sides.controls), len(sides.attacked)) == (1_300, 200, 300)
+    assert len(set(sides.attacked.tolist())) == 300 and sides.attacked.max() < 1_300
+
+
+@pytest.mark.parametrize("rungs", range(6))
+def test_a_ladder_is_climbed_to_where_the_limit_lies(rungs: int) -> None:
+    """Whatever rung is the first that keeps the limit: it is tried, and so is the one above it."""
+    ladder = [MethodToTry("points", given={"share": str(share)}) for share in range(1, rungs + 1)]
+    for first in range(rungs + 1):
+        climb, tried = Climb(ladder), []
+        while (method := climb.next()) is not None:
+            tried.append(ladder.index(method))
+            climb.tried(method, within=tried[-1] >= first)
+        assert len(tried) == len(set(tried)) <= rungs.bit_length()
+        assert {n for n in (first - 1, first) if 0 <= n < rungs} <= set(tried)
+
+
+def test_ladders_show_less_and_less() -> None:
+    for name, ladder in LADDERS.items():
+        assert len({method.method for method in ladder}) == 1, name
+        shares = [float(m.given.get("share", 100)) for m in ladder]
+        assert shares == sorted(shares, reverse=True), name
 
 
 def test_time_is_kept() -> None:
@@ -334,23 +364,28 @@ def test_time_is_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    ("trials", "most", "objects"),
-    [(60, 200, 200), (60, 201, 200), (10, 5_000, 320), (0.1, 5_000, 20), (0.1, 15, 14),
-     (1e12, 90, 90)],
+    ("seconds", "most", "objects"),
+    [(1_000, 200, 200), (100, 5_000, 810), (0.1, 5_000, 20), (0.1, 15, 15), (1e12, 91, 91)],
 )  # fmt: skip
-def test_how_many_fit(trials: float, most: int, objects: int) -> None:
+def test_how_many_fit(seconds: float, most: int, objects: int) -> None:
     alike = 7 * np.arange(1, most + 1)
-    assert objects_within(trials, alike, min(40, most)) == objects
+    assert objects_within(seconds, alike, Line(23.0, 0.01)) == objects
 
 
 def test_what_fits_is_reckoned_in_samples() -> None:
     """One of a million samples takes as long as a thousand of a thousand."""
     samples = np.cumsum([1_000] * 100 + [1_000_000] * 900)
-    assert objects_within(2.5, samples, 40) == 80
-    assert objects_within(1_000, samples, 40) == 130
-    assert objects_of_trial(samples) == 40
-    assert objects_of_trial(samples[::-1] * 0 + 10**9) == 20
-    assert objects_of_trial(samples[:12]) == 12
+    assert objects_within(1.0, samples, Line(0.0, 1e-5)) == 80
+    assert objects_within(400.0, samples, Line(0.0, 1e-5)) == 130
+
+
+def test_how_long_more_will_take() -> None:
+    """What a trial takes in any case does not grow with it."""
+    line = Line.through([0.0, 100.0, 400.0], [0.0, 5.0, 6.5])
+    assert line.seconds(400) == pytest.approx(6.5) and line.seconds(1_000) == pytest.approx(11.375)
+    # of one trial alone, all of it may grow; and if the larger one was the quicker one, half of it
+    assert Line.through([0.0, 100.0], [0.0, 5.0]).seconds(200) == pytest.approx(10.0)
+    assert Line.through([0.0, 100.0, 400.0], [0.0, 9.0, 8.0]).seconds(800) == pytest.approx(12.0)
 
 
 @pytest.mark.parametrize(
@@ -451,10 +486,17 @@ def test_every_candidate_has_its_label_and_no_label_lies_on_another(crowd: list[
     assert len(column) == 1
 
 
+def test_of_many_candidates_those_that_the_choice_is_about_have_names() -> None:
+    many = [made_up(f"lg+swap{n}", 0.02 + 0.01 * n, 0.3 + 0.015 * n) for n in range(40)]
+    there = [text.words for text in texts(draw_frontier("T", many, many[39], LIMIT, "it"))]
+    named = [c.label for n, c in enumerate(many, start=1) if f"{n} {c.label}" in there]
+    assert len(named) == NAMED and {"lg+swap0", "lg+swap1", "lg+swap39"} <= set(named)
+
+
 def recommendation(file: Path, candidates: list[Candidate]) -> Recommendation:
     choice = choose(candidates, LIMIT)
     return Recommendation(
-        "ci<ty", "density", LIMIT, 20, 40, 1, 10.0, 12.0,
+        "ci<ty", "density", LIMIT, 20, 5, 20, 40, 1, 10.0, 12.0,
         choice.recommended.label if choice.recommended else None,
         choice.nearest.label if choice.nearest else None,
         choice.why, choice.picked.command if choice.picked else None,

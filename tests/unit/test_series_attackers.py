@@ -114,6 +114,11 @@ def test_nights_are_joined_where_a_person_sleeps() -> None:
     together = measure_exposure(join_windows(_series(_DAYS)), 1, only=["traces"])
     assert together["relink"] > 0.5
     assert together["exposure.relink.1"] > together["exposure.x.1"]
+    shuffled = join_windows(_series(_DAYS, shuffled=True))
+    nobody = measure_exposure(shuffled, 1, only=["traces"])
+    assert nobody["relink"] < 0.2
+    # no more than the nights that are known
+    assert nobody["exposure.relink.1"] < nobody["exposure.near.1"] + 0.05
 
 
 def test_nothing_follows_before_the_quiet_time_but_in_the_next_window() -> None:

@@ -70,6 +70,30 @@ def test_who_walks_alone_is_followed() -> None:
     assert found["exposure.tracked.1.precision"] > 0.95
 
 
+def test_nothing_is_learnt_of_samples_that_are_dealt_anew() -> None:
+    """The same marks, but at every tick whose they are is drawn anew: nobody can be followed."""
+    case = case_of(walkers(50_000.0, 60.0, 20))
+    owners, at = case.release.owners, case.release.trajectories.at
+    rng = np.random.default_rng(2)
+    whose, original = np.empty_like(owners), case.original
+    location = np.empty_like(original.location)
+    for tick in np.unique(at):
+        there = np.flatnonzero(at == tick)
+        whose[there] = rng.permutation(owners[there])
+    order = np.lexsort((at, whose))
+    location = case.release.trajectories.location[order]
+    assert len(location) == original.samples
+    dealt = replace(
+        case,
+        original=replace(original, location=location.astype(np.int32), at=at[order]),
+        places=case.release.places,
+        release=replace(case.release, owner=whose),
+    )
+    found = tracked(dealt)
+    # each known sample tells of the ten ticks around it, where the same object is one of twenty again
+    assert found["exposure.tracked.1"] < 0.02 and found["exposure.tracked.10"] < 0.15
+
+
 def test_a_crowd_hides() -> None:
     alone = tracked(case_of(walkers(50_000.0, 300.0, 150)))
     crowd = tracked(case_of(walkers(0.0, 300.0, 150)))

@@ -9,7 +9,10 @@ import pytest
 import shapely
 from numpy.typing import NDArray
 
+from freqdp_db.dataset.facts import facts_in
 from freqdp_db.errors import BadInput
+from freqdp_db.methods.contract import options_of
+from freqdp_db.methods.counts.family import COUNTS, CountsStep
 from freqdp_db.methods.counts.polygons import Polygons, index_polygons
 from freqdp_db.methods.counts.zones import (
     OUTSIDE,
@@ -20,6 +23,7 @@ from freqdp_db.methods.counts.zones import (
     block_width,
     blocks_of,
 )
+from freqdp_db.methods.kinds import LonLatArea, TimeStretch
 from freqdp_db.methods.synthesis.public import Period
 
 _EPOCH = datetime.fromisoformat("2000-01-01T00:00:00+00:00")
@@ -191,6 +195,34 @@ def test_the_hour_that_is_left_out() -> None:
     assert len(_bins("hour", *day)) == 23
     with pytest.raises(BadInput, match=r"into 1 of 24 bins \(02:00-03:00\)"):
         _bins("hour-of-day", *day).require_filled()
+
+
+def test_no_night_is_refused_because_the_clock_is_changed() -> None:
+    """A window of a day has all hours by the clock, if not all of them are seen; half a day has not."""
+    facts = facts_in(32631, "EPSG:32631", "Europe/Brussels")
+    region = LonLatArea().from_text("4.2,50.7,4.5,51.0")
+    one, nought = Squares(1e6, 0, 0, np.zeros((1, 1), np.int32)), np.zeros(1)
+    zones = Zones(("a",), np.zeros(1, np.int32), ("all",), nought, nought, list, one)
+
+    def ask(period: str, bins: str = "hour-of-day") -> None:
+        stretch = TimeStretch().from_text(period)
+        values = {"zones": "grid:5km", "bins": bins, "region": region, "period": stretch}
+        options = options_of(
+            CountsStep(), {p.name: p.default for p in COUNTS[0].parameters} | values
+        )
+        CountsStep().require_inputs(options, {"zones": zones}, facts)
+
+    for begin, end in (
+        ("2024-03-31T00:00+01:00", "2024-04-01T00:00+02:00"),
+        ("2024-10-27T00:00+02:00", "2024-10-28T00:00+01:00"),
+        ("2024-05-06T00:00+02:00", "2024-05-07T00:00+02:00"),
+    ):
+        ask(f"{begin}/{end}")
+        with pytest.raises(BadInput, match="of 168 bins"):
+            ask(f"{begin}/{end}", "hour-of-week")
+    ask("2024-03-25T00:00+01:00/2024-04-01T00:00+02:00", "hour-of-week")
+    with pytest.raises(BadInput, match="into 1 of 24 bins"):
+        ask("2024-05-06T00:00+02:00/2024-05-06T23:00+02:00")
 
 
 def test_odd_zones_and_periods() -> None:

@@ -14,7 +14,7 @@ import pytest
 from servers import SharedServer, cloned
 from snapshots import require_same
 from sources import SECRETS, make_sources
-from world import city_template, freqdp, query, written
+from world import freqdp, query, written
 
 HERE = Path(__file__).parent
 
@@ -32,10 +32,8 @@ def test_on_tables_of_any_kind(sources: str, tmp_path: Path) -> None:
         _require_refused(sources, f"refused_{name}.txt", tmp_path)
 
 
-def test_on_a_city(
-    shared_server: SharedServer, pytestconfig: pytest.Config, tmp_path: Path
-) -> None:
-    with cloned(shared_server.get(), city_template(shared_server, pytestconfig)) as url:
+def test_on_a_city(shared_server: SharedServer, city_db: str, tmp_path: Path) -> None:
+    with cloned(shared_server.get(), city_db) as url:
         _require_refused(url, "refused_city.txt", tmp_path)
 
 

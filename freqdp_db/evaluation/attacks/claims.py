@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -38,17 +39,45 @@ class AttackScore:
     """Not a number for an object of which nothing is left to find."""
     right: Shares
     """Not a number where nothing was claimed."""
+    claimed: Ints
+    """How many samples were claimed."""
+
+    @classmethod
+    def of_parts(cls, parts: Sequence[AttackScore]) -> AttackScore:
+        """Of the objects of several scores, one after the other."""
+        columns = ([part.found, part.right, part.claimed] for part in parts)
+        return cls(*(np.concatenate(column) for column in zip(*columns, strict=True)))
+
+    def above_even_odds(self) -> tuple[float, float]:
+        """What claims are right more often than every second time: summed over objects, over samples."""
+        there = self.claimed > 0
+        more = self.right[there] - _EVEN_ODDS
+        return float(more.sum()), float((more * self.claimed[there]).sum())
+
+    def precision(self) -> float:
+        """Share of the claim that is right: the mean over objects or that of all samples, the larger."""
+        there = self.claimed > 0
+        if not there.any():
+            return 0.0
+        right, weights = self.right[there], self.claimed[there]
+        return max(float(right.mean()), float(np.average(right, weights=weights)))
 
     def named(self, name: str) -> dict[str, float]:
         """The metrics of one attack."""
         there = self.found[~np.isnan(self.found)]
-        right = self.right[~np.isnan(self.right)]
         return {
             name: float(there.mean()) if len(there) else 0.0,
-            f"{name}.precision": float(right.mean()) if len(right) else 0.0,
+            f"{name}.precision": self.precision(),
             f"{name}.half": float((there > 0.5).mean()) if len(there) else 0.0,
             f"{name}.p95": float(np.percentile(there, 95)) if len(there) else 0.0,
         }
+
+    def means(self, parts: Ids) -> Shares:
+        """What is found on average of the objects of each part."""
+        there = ~np.isnan(self.found)
+        return np.array(
+            [self.found[there & (parts == part)].mean() for part in np.unique(parts[there])]
+        )
 
 
 def boxes_of(release: ReleaseSeen) -> tuple[NDArray[np.float64], Ints]:
@@ -216,9 +245,13 @@ def _score(  # type: ignore[no-untyped-def]
     first, last, offsets, ux, uy, ut, claims, claim, x, y, at, boxes, until, worth, levels, known,
     asked,
 ):  # fmt: skip
-    """Shares found and right of the part of each object's claim that is worth each level; levels fall."""
+    """Of the part of each object's claim that is worth each level: shares found and right, and its size.
+
+    Levels fall.
+    """
     found = np.full((last - first, len(levels)), np.nan)
     right = np.full((last - first, len(levels)), np.nan)
+    claimed = np.zeros((last - first, len(levels)), np.int64)
     for u in range(first, last):
         if not asked[u]:
             continue
@@ -230,6 +263,7 @@ def _score(  # type: ignore[no-untyped-def]
         size = -1
         for n in range(len(levels)):
             part = in_time[value >= levels[n]]
+            claimed[u - first, n] = len(part)
             if len(part) == size:
                 found[u - first, n] = found[u - first, n - 1]
                 right[u - first, n] = right[u - first, n - 1]
@@ -244,7 +278,7 @@ def _score(  # type: ignore[no-untyped-def]
             if size:
                 told = _right_ones(ux[own], uy[own], ut[own], part, x, y, at, boxes, until)
                 right[u - first, n] = told.sum() / size
-    return found, right
+    return found, right, claimed
 
 
 def right_ones(case: Case, claims: Claims) -> Flags:
@@ -271,8 +305,8 @@ def score_claims(
         _score, case.original.offsets, *_judged_by(case, claims), claims.worth, np.array(levels),
         known, everybody,
     )  # fmt: skip
-    found, right = (column[everybody].T for column in joined(parts))
-    return [AttackScore(*score) for score in zip(found, right, strict=True)]
+    columns = (column[everybody].T for column in joined(parts))
+    return [AttackScore(*score) for score in zip(*columns, strict=True)]
 
 
 def _judged_by(case: Case, claims: Claims) -> tuple[NDArray[Any], ...]:
@@ -295,24 +329,38 @@ def score_picks(case: Case, pick: Ints, known: Flags | None = None) -> AttackSco
 def best_at_even_odds(
     name: str, scores: Sequence[AttackScore], half: Ids | None = None
 ) -> dict[str, float]:
-    """The claims that find most, of those that are right at least every second time.
+    """What the best claims find of which at least half are right.
+
+    That is counted over objects, each with the share of its claim that is right, and over all claimed
+    samples; the way that finds more is taken. Nobody has to stick to one of the scores: an attacker may
+    make a bolder claim for as many objects as even odds allow, and a surer one for the others.
 
     half: the half of a split that each score was tested in; `.low` and `.high` are the least and the
     largest value of these halves.
     """
-    best = dict.fromkeys((name, f"{name}.precision", f"{name}.half", f"{name}.p95"), 0.0)
-    chosen = None
-    for score in scores:
-        at = score.named(name)
-        if at[f"{name}.precision"] >= _EVEN_ODDS and at[name] > best[name]:
-            best, chosen = at, score
+    nothing = AttackScore(
+        scores[0].found * 0.0, scores[0].right * np.nan, np.zeros_like(scores[0].claimed)
+    )
+    every = [nothing, *scores]
+    found = [score.named(name) for score in every]
+    sure, bold, share = 0, 0, 0.0
+    best = 0.0
+    for margins in zip(*(score.above_even_odds() for score in every), strict=True):
+        for one, two in product(range(len(every)), repeat=2):
+            if margins[one] < 0:
+                continue
+            part = 1.0 if margins[two] >= 0 else margins[one] / (margins[one] - margins[two])
+            value = (1 - part) * found[one][name] + part * found[two][name]
+            if value > best:
+                best, sure, bold, share = value, one, two, part
+    mixed = {key: (1 - share) * found[sure][key] + share * found[bold][key] for key in found[0]}
+    if best > 0:
+        mixed[f"{name}.precision"] = max(mixed[f"{name}.precision"], _EVEN_ODDS)
     if half is None:
-        return best
-    parts = [0.0]
-    if chosen is not None:
-        found = [chosen.found[(half == h) & ~np.isnan(chosen.found)] for h in np.unique(half)]
-        parts = [float(part.mean()) for part in found if len(part)]
-    return best | {f"{name}.low": min(parts), f"{name}.high": max(parts)}
+        return mixed
+    parts = (1 - share) * every[sure].means(half) + share * every[bold].means(half)
+    low, high = (float(parts.min()), float(parts.max())) if len(parts) else (0.0, 0.0)
+    return mixed | {f"{name}.low": low, f"{name}.high": high}
 
 
 def found_at(positive: Shares, negative: Shares, false_alarms: float) -> float:

@@ -171,7 +171,7 @@ def _claim(
         parts = map_ranges(
             _claim_all, known.offsets, known.offsets, seen, asked, runs.offsets, angle, order,
             direction[order], offsets_from(size[order]), release.x, release.y, side.at, fit * _TURN,
-            _MOST_OBJECTS * side.samples / len(case),
+            _MOST_OBJECTS * (release.owners >= 0).sum() / len(case),
         )  # fmt: skip
         lengths, run = joined(parts)
         found.append((np.repeat(np.arange(len(case)), lengths), run))

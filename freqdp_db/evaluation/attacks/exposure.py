@@ -17,6 +17,7 @@ from freqdp_db.evaluation.attacks.known_samples import (
     KNOWN_SAMPLES,
     NEAR_KNOWN,
     KnownSamples,
+    Sighted,
     SightingIndex,
     absent_from,
     draw_known,
@@ -99,9 +100,10 @@ _COUNTED = slice(10, 12)
 
 
 def inserted_samples(case: Case) -> Flags:
-    """Released samples that their object does not have in the original."""
+    """Released samples that their object does not have in the original; none of nobody's."""
+    owner = case.release.owners
     shown = replace(case.original, at=case.release.coarse(case.original.at))
-    return absent_from(shown, case.pair.released, case.release.owners)
+    return absent_from(shown, case.pair.released, np.maximum(owner, 0)) & (owner >= 0)
 
 
 def visible_features(case: Case, rows: Ints) -> Features:
@@ -160,13 +162,13 @@ def edits_exposure(case: Case, rng: np.random.Generator) -> dict[str, float]:
     change how often places are visited cannot hide that.
     """
     owner: Ids = case.release.owners
-    if (owner < 0).any():  # nobody's: nothing was inserted into anything
+    if (owner < 0).all():  # nobody's: nothing was inserted into anything
         return {}
     inserted = inserted_samples(case)
     half = rng.random(int(owner.max(initial=-1)) + 1) < 0.5
     parts = []
     for mine in (half[owner], ~half[owner]):
-        rows = np.flatnonzero(mine)
+        rows = np.flatnonzero(mine & (owner >= 0))
         if len(rows) > _MOST_ROWS:
             rows = np.sort(rng.choice(rows, _MOST_ROWS, replace=False))
         parts.append(rows)
@@ -174,7 +176,7 @@ def edits_exposure(case: Case, rng: np.random.Generator) -> dict[str, float]:
     if any(len(np.unique(inserted[rows])) < 2 for rows in parts):
         return {}
     seen, shown = visible_features(case, learn), visible_features(case, test)
-    found = {"edits.share": float(inserted.mean())}
+    found = {"edits.share": float(inserted[owner >= 0].mean())}
     for name, columns in (("edits.auc", slice(None)), ("edits.auc.visits", _COUNTED)):
         score = trees(seen[:, columns], inserted[learn])(shown[:, columns])
         answer = inserted[test]
@@ -201,29 +203,39 @@ def _sighted(
     return found | home_exposure(case, seen[_HOME_KNOWN])
 
 
-def _traces(case: Case, rng: np.random.Generator) -> dict[str, float]:
-    """All attackers who know a few samples."""
+def _see(case: Case, rng: np.random.Generator) -> dict[int, tuple[KnownSamples, Sighted]]:
+    """Known samples that the release holds, and what they are taken for."""
     index, held = SightingIndex(case.release), held_samples(case)
     seen = {}
     for count in NEAR_KNOWN:
         known = draw_known(case, count, rng, held)
         seen[count] = known, index.find(case, known, rng)
-    found = near_exposures(case, seen, rng)
+    return seen
+
+
+def _near(case: Case, rng: np.random.Generator) -> dict[str, float]:
+    return near_exposures(case, _see(case, rng), rng)
+
+
+def _joined(case: Case, rng: np.random.Generator) -> dict[str, float]:
+    """Who knows a few samples and joins what was taken apart."""
     joints = find_joints(case.release)
     if joints is None:
-        return found
-    found |= relinked_exposures(case, joints, {p: seen[p] for p in _RELINKED}, rng)
+        return {}
+    seen = _see(case, rng)
+    found = relinked_exposures(case, joints, {p: seen[p] for p in _RELINKED}, rng)
     return found | device_exposures(case, joints.runs, _MARKED, *seen[_MARKED])
 
 
-# Of each piece of work, the longest first: attacks, the stream of random numbers of each, and how many
-# attackers it is.
+# Of each piece of work, the longest first: attacks from cheap to dear, the stream of random numbers of
+# each, and how many attackers it is.
 _ATTACKS: dict[
     str, list[tuple[Callable[[Case, np.random.Generator], dict[str, float]], int, int]]
 ] = {
     "traces": [
         (_sighted, 2, len(KNOWN_SAMPLES)),
-        (_traces, 3, len(NEAR_KNOWN) + len(_RELINKED) + len(MARKS)),
+        (_near, 3, len(NEAR_KNOWN)),
+        (_joined, 3, len(_RELINKED) + len(MARKS)),
     ],
     "likeness": [(likeness_exposures, 1, len(PROTOCOLS) * (2 * len(KINDS) + 1))],
     "habits": [(habit_exposures, 10, 1)],
@@ -234,7 +246,11 @@ EXPOSURES = tuple(_ATTACKS)
 
 
 def measure_exposure(
-    case: Case, seed: int, progress: Progress | None = None, only: Collection[str] | None = None
+    case: Case,
+    seed: int,
+    progress: Progress | None = None,
+    only: Collection[str] | None = None,
+    enough: Callable[[Mapping[str, float]], bool] = lambda found: False,
 ) -> dict[str, float]:
     """Every exposure of the objects of a case, and the headline.
 
@@ -243,6 +259,7 @@ def measure_exposure(
         seed: picks known samples and breaks ties; each attack has its own stream.
         progress: told of every attacker.
         only: some of EXPOSURES, and no headline.
+        enough: whether what was found so far makes further attacks needless.
     """
     names = EXPOSURES if only is None else only
     asked = [each for name in names for each in _ATTACKS[name]]
@@ -253,6 +270,8 @@ def measure_exposure(
         for attack, stream, attackers in asked:
             found |= attack(case, np.random.default_rng([seed, stream]))
             stage.advance(attackers)
+            if enough(found):
+                break
     if only is None:
         found[HEADLINE] = worst_exposure(found)
     return found

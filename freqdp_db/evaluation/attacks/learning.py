@@ -7,6 +7,7 @@ likely enough; of the thresholds at which claims are right at least every second
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -72,13 +73,7 @@ def cross_test(
         half += [number] * int(attack.sum())
     found: dict[str, float] = {}
     for name, of_halves in scores.items():
-        levels = [
-            AttackScore(
-                np.concatenate([score.found for score in level]),
-                np.concatenate([score.right for score in level]),
-            )
-            for level in zip(*of_halves, strict=True)
-        ]
+        levels = [AttackScore.of_parts(level) for level in zip(*of_halves, strict=True)]
         found |= best_at_even_odds(name, levels, np.array(half, np.int32))
     return found
 
@@ -89,6 +84,8 @@ def trees(features: Features, answer: Flags, **settings: float) -> Scorer:
     They learn in one thread with a fixed seed: the same data give the same trees. Where all answers are the
     same, that is the answer to everything.
     """
+    # unless it is said, scikit-learn counts physical cores, with a traceback where a container hides them
+    os.environ.setdefault("OMP_NUM_THREADS", str(cores()))
     from sklearn.ensemble import HistGradientBoostingClassifier
     from threadpoolctl import ThreadpoolController
 

@@ -110,7 +110,7 @@ def use_in_words(usefulness: float) -> str:
     return next((words for least, words in _WORDS if usefulness >= least), "hardly")
 
 
-# What is tried: the first with a guarantee first, then the cheap ones.
+# What is tried: the first with a guarantee first, then what promises most.
 
 _DOES = {
     "lg": "changes how often each person, and how many people, appear at revealing places",
@@ -170,54 +170,97 @@ _UNDATED = {"dates": "hour-of-week"}
 _OF_DAY = {"dates": "hour-of-day"}
 _CROWD = {"crowd": "10"}
 _BRIEF = {"pieces": "10min", "quiet": "10min"}
-_TRIP_ENDS = {"pieces": "24h", "quiet": "0s", "silence": "apart", "samples": "ends", "clock": "60s"}
+_TRIP_ENDS = {
+    "pieces": "24h", "quiet": "0s", "silence": "apart", "samples": "ends", "ends": "3", "clock": "60s",
+}  # fmt: skip
 """Whole trips, of which only the ends are shown: what flows are counted by."""
-_CELLS = {"grain": "500"}
-_FIFTH = {"share": "20"}
+_BY_CELL = {"grain": "500", "time_step": "1h", **_OF_DAY}
+"""No finer than density is counted."""
+_SWAPPED, _MIXED = 1.2, 1.4
+"""Weights."""
 
-GRID: Sequence[MethodToTry] = (
-    # first, so that there is always time for the line with a guarantee
-    MethodToTry("strict", "epsilon 2", {"epsilon": "2"}, 3.0),
-    MethodToTry("lg"),
-    MethodToTry("lg+cut"),
-    MethodToTry("cut"),
-    MethodToTry("lg+cut", "short pieces", _SHORT),
-    MethodToTry("cut", "short pieces", _SHORT),
-    # from most to least of what is shown: first what vehicles need, then what persons do
-    MethodToTry("cut", "ends of trips", {**_TRIP_ENDS, "ends": "3"}),
-    MethodToTry("cut", "ends of trips, hour of day only", {**_TRIP_ENDS, **_OF_DAY}),
-    MethodToTry("points", "hour of day only", _OF_DAY),
-    MethodToTry("points", "20 % of the samples, hour of day only", {**_FIFTH, **_OF_DAY}),
-    MethodToTry("points", "5 % of the samples, hour of day only", {"share": "5", **_OF_DAY}),
-    MethodToTry("points", "1 % of the samples, hour of day only", {"share": "1", **_OF_DAY}),
-    MethodToTry(
-        "points", "20 % in cells of 500 m, hour of day only", {**_FIFTH, **_CELLS, **_OF_DAY}
-    ),
-    MethodToTry("cut", "10 min pieces, no dates", {**_BRIEF, **_UNDATED}),
-    MethodToTry("points", "crowds of 10, no dates", {**_CROWD, **_UNDATED}),
-    MethodToTry(
-        "points", "5 % of the samples, crowds of 10, no dates", {"share": "5", **_CROWD, **_UNDATED}
-    ),
-    MethodToTry("cut", "10 min pieces, crowds of 10, no dates", {**_BRIEF, **_CROWD, **_UNDATED}),
-    MethodToTry("lg", "times to 5 min", _COARSE),
-    MethodToTry("lg+swap", weight=1.2),
-    MethodToTry("swap", weight=1.2),
-    MethodToTry("lg+swap", "wide meetings", _WIDE, 1.2),
-    MethodToTry("swap", "wide meetings", _WIDE, 1.2),
-    MethodToTry("lg+swap", "wide meetings, times to 5 min", {**_WIDE, **_COARSE}, 1.2),
-    MethodToTry("lg+swap+cut", weight=1.4),
-    MethodToTry("lg+swap+cut", "short pieces", _SHORT, 1.4),
-    MethodToTry("strict", "epsilon 4", {"epsilon": "4"}, 3.0),
-    MethodToTry("strict", "epsilon 1", {"epsilon": "1"}, 3.0),
-)
-_TRIMMED: Sequence[MethodToTry] = (
+Ladder = Sequence[MethodToTry]
+"""Candidates of one sort, from most to least of what is shown: both usefulness and risk fall."""
+
+
+def _shares(words: str, given: dict[str, str], shares: Sequence[str]) -> list[MethodToTry]:
+    """`points` with fewer and fewer of the samples."""
+    return [
+        MethodToTry("points", f"{share} % of the samples, {words}", {**given, "share": share})
+        for share in shares
+    ]
+
+
+LADDERS: dict[str, Ladder] = {
+    # always first, so that there is time for the line with a guarantee
+    "strict": [
+        MethodToTry("strict", f"epsilon {epsilon}", {"epsilon": epsilon}, 3.0)
+        for epsilon in ("4", "2", "1")
+    ],
+    "points": [
+        MethodToTry("points", "hour of day only", _OF_DAY),
+        *_shares("hour of day only", _OF_DAY, ("50", "30", "20", "10", "5", "1")),
+    ],
+    "cells": [
+        MethodToTry("points", "cells of 500 m and hours of the day", _BY_CELL),
+        *(
+            MethodToTry(
+                "points", f"cells of 500 m and hours of the day, crowds of {crowd}",
+                {**_BY_CELL, "crowd": crowd},
+            )
+            for crowd in ("10", "15", "20")
+        ),
+    ],
+    "crowds": [
+        MethodToTry("points", "crowds of 10, hour of day only", {**_CROWD, **_OF_DAY}),
+        *_shares("crowds of 10, hour of day only", {**_CROWD, **_OF_DAY}, ("50", "20", "10", "5")),
+    ],
+    "ends": [
+        MethodToTry("cut", "ends of trips", _TRIP_ENDS),
+        MethodToTry("cut", "ends of trips, hour of day only", {**_TRIP_ENDS, **_OF_DAY}),
+        MethodToTry(
+            "cut", "ends of trips, crowds of 10, hour of day only",
+            {**_TRIP_ENDS, **_CROWD, **_OF_DAY},
+        ),
+    ],
+    "cut": [
+        MethodToTry("cut"),
+        MethodToTry("cut", "short pieces", _SHORT),
+        MethodToTry("cut", "10 min pieces, no dates", {**_BRIEF, **_UNDATED}),
+        MethodToTry(
+            "cut", "10 min pieces, crowds of 10, no dates", {**_BRIEF, **_CROWD, **_UNDATED}
+        ),
+    ],
+    "lg": [MethodToTry("lg"), MethodToTry("lg", "times to 5 min", _COARSE)],
+    "lg+cut": [MethodToTry("lg+cut"), MethodToTry("lg+cut", "short pieces", _SHORT)],
+    "swap": [
+        MethodToTry("swap", weight=_SWAPPED),
+        MethodToTry("swap", "wide meetings", _WIDE, _SWAPPED),
+    ],
+    "lg+swap": [
+        MethodToTry("lg+swap", weight=_SWAPPED),
+        MethodToTry("lg+swap", "wide meetings", _WIDE, _SWAPPED),
+        MethodToTry("lg+swap", "wide meetings, times to 5 min", {**_WIDE, **_COARSE}, _SWAPPED),
+    ],
+    "lg+swap+cut": [
+        MethodToTry("lg+swap+cut", weight=_MIXED),
+        MethodToTry("lg+swap+cut", "short pieces", _SHORT, _MIXED),
+    ],
+}  # fmt: skip
+_FIRST = {
+    "density": ("strict", "counts", "points", "cells", "crowds", "cut"),
+    "flows": ("strict", "counts", "ends", "cut", "lg+swap+cut"),
+    "trips": ("strict", "cut", "lg+swap+cut"),
+}
+"""Which ladders promise most for a purpose; the others follow."""
+_TRIMMED: Ladder = (
     MethodToTry("cut", "short pieces, ends trimmed by the map", _SHORT, 1.5),
     MethodToTry(
         "cut", "10 min pieces, ends trimmed by the map, no dates", {**_BRIEF, **_UNDATED}, 1.5
     ),
 )
 """Tried where there are roads."""
-_HISTORIES: Sequence[MethodToTry] = (
+_HISTORIES: Ladder = (
     MethodToTry("lg"),
     MethodToTry("lg", "epsilon 0.2", {"epsilon": "0.2"}),
     MethodToTry("lg", "signature 30", {"signature": "30"}),
@@ -257,27 +300,69 @@ _NO_HISTORY = (
     "their trajectories are not one person's, so they hold no histories. lg+cut and lg+swap+cut were "
     "measured to show what that requirement costs"
 )
-HEAVIEST = MethodToTry("lg+swap+cut", weight=1.4)
-"""Goes through every kernel: run first, to know how long the others will take."""
+HEAVIEST = MethodToTry("lg+swap+cut", weight=_MIXED)
+"""Goes through every kernel: run first."""
+TYPICAL = MethodToTry("cut")
+"""Tells how long a candidate of weight 1 takes."""
 
 
 _COUNTS = {
     "density": {"zones": "grid:500m", "tables": "visits"},
-    "flows": {"zones": "grid:1km", "tables": "flows"},
+    "flows": {"zones": "grid:1km", "tables": "flows", "bins": "parts-of-day"},
 }
 """What `counts` is asked for: the table that answers the question."""
 
 
-def grid_for(purpose: Purpose, roads: str | None = None) -> Sequence[MethodToTry]:
-    """What is tried for a purpose."""
-    methods = list(_HISTORIES if purpose.kinds == {"edited"} else GRID)
+def ladders_for(purpose: Purpose, roads: str | None = None) -> list[Ladder]:
+    """What is tried for a purpose, the most promising first."""
+    if purpose.kinds == {"edited"}:
+        return [[method] for method in _HISTORIES]
+    ladders = dict(LADDERS)
     if purpose.name in _COUNTS:
         given = _COUNTS[purpose.name]
-        asked = f"{given['tables']} by {given['zones'].removeprefix('grid:')} and hour, epsilon 2"
-        methods.insert(1, MethodToTry("counts", asked, {**given, "epsilon": "2"}, 2.0))
-    if roads is not None and purpose.kinds != {"edited"}:
-        methods += [replace(method, given={**method.given, "roads": roads}) for method in _TRIMMED]
-    return [method.on_roads(roads) for method in methods]
+        asked = f"{given['tables']} by {given['zones'].removeprefix('grid:')}, epsilon 2"
+        ladders["counts"] = [MethodToTry("counts", asked, {**given, "epsilon": "2"}, 2.0)]
+    if roads is not None:
+        ladders["trimmed"] = [replace(m, given={**m.given, "roads": roads}) for m in _TRIMMED]
+    first = _FIRST[purpose.name]
+    names = [*first, *(name for name in ladders if name not in first)]
+    return [[method.on_roads(roads) for method in ladders[name]] for name in names]
+
+
+def grid_for(purpose: Purpose, roads: str | None = None) -> list[MethodToTry]:
+    """All of them."""
+    return [method for ladder in ladders_for(purpose, roads) for method in ladder]
+
+
+class Climb:
+    """Which candidates of a ladder to try: those around the limit first, between too much and enough."""
+
+    def __init__(self, ladder: Ladder) -> None:
+        self.ladder = ladder
+        self._too_much, self._enough = -1, len(ladder)
+
+    def next(self) -> MethodToTry | None:
+        """In the middle of what is not known; None: where the limit lies is known."""
+        if self._enough - self._too_much < 2:
+            return None
+        return self.ladder[(self._too_much + self._enough) // 2]
+
+    def tried(self, method: MethodToTry, *, within: bool) -> None:
+        """Learn whether it keeps the limit, or cannot be tried at all."""
+        place = self.ladder.index(method)
+        if within:
+            self._enough = place
+        else:
+            self._too_much = place
+
+
+def steps_to_climb(ladders: Sequence[Ladder]) -> list[MethodToTry]:
+    """About what has to be tried of them to know where the limit lies."""
+    return [
+        max(ladder, key=lambda method: method.weight)
+        for ladder in ladders
+        for _ in range(len(ladder).bit_length())
+    ]
 
 
 def never_tried(purpose: Purpose) -> list[tuple[str, str]]:
@@ -333,7 +418,7 @@ class Candidate(Document):
     half_high: float
     """The upper ends of both: what another draw on other persons is to be expected to show at most."""
     trials: int
-    """So many, each on another half of the objects, with another draw."""
+    """So many, each on other objects, with another draw."""
     worst: str
     """The metric of the best attacker."""
     attacker: str
@@ -473,15 +558,15 @@ def is_out(values: Mapping[str, float], limit: float) -> bool:
 
 
 def _largest(values: Mapping[str, float], beside: str, made_up: bool) -> tuple[float, str]:
-    """The largest of all exposures, of made-up trips above its control; and whose it is."""
+    """The largest of all exposures, of made-up trips above its control, and whose it is; 0: of none."""
     above = {
         name: values[name + beside]
         - (values.get(f"{name}{beside}.control", 0.0) if made_up else 0.0)
         for name in values
         if is_exposure(name)
     }
-    worst = max(above, key=above.__getitem__)
-    return max(above[worst], 0.0), worst
+    worst = max(above, key=above.__getitem__, default="")
+    return max(above.get(worst, 0.0), 0.0), worst
 
 
 def choose(candidates: Sequence[Candidate], limit: float) -> Chosen:
@@ -568,7 +653,7 @@ def expected_at_most(candidate: Candidate) -> str:
     if not candidate.complete:
         return "Not all attackers were tried: it may be more."
     rests = (
-        f"judging by {candidate.trials} trials on different people with different draws"
+        f"judging by {candidate.trials} trials with other draws, other people attacked and held out"
         if candidate.trials > 1
         else "judging by one trial with a margin of a quarter (there was no time for more)"
     )
@@ -672,7 +757,11 @@ class Recommendation(Document):
     risk: float
     """The limit."""
     objects: int
-    """So many made the trial releases; as many others were held out."""
+    """So many made the trial releases."""
+    held_out: int
+    """So many others did not."""
+    attacked: int
+    """So many of those who did were looked for in them."""
     objects_in_all: int
     seed: int
     minutes: float

@@ -1,8 +1,10 @@
 """`freqdp recommend` from a dataset's name to a page.
 
-Candidates are tried in memory within the time given: half of the objects make a trial release, the others
-are held out. What is left out is said, with the reason. A candidate that one attacker learns more from than
-the limit allows is not attacked further: it cannot be recommended.
+Candidates are tried in memory within the time given. Nearly all objects make a trial release, because a
+crowd hides only if all of it is there; some hundred of them are looked for in it, and others are held out.
+What is left out is said, with the reason. A candidate that one attacker learns more from than the limit
+allows is not attacked further: it cannot be recommended. Of candidates that show less and less, those
+around the limit are tried first.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 import math
 import shlex
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from decimal import Decimal, InvalidOperation
@@ -50,8 +52,11 @@ from freqdp_db.evaluation.recommendation.choosing import (
     FOR_THE_CURATOR,
     HEAVIEST,
     TRIALS,
+    TYPICAL,
     Candidate,
     Chosen,
+    Climb,
+    Ladder,
     LeftOut,
     MethodToTry,
     Purpose,
@@ -60,14 +65,16 @@ from freqdp_db.evaluation.recommendation.choosing import (
     contender,
     find_purpose,
     frontier,
-    grid_for,
     guaranteed,
     is_out,
     judged,
+    ladders_for,
     never_tried,
     percent,
     price_of_histories,
     share,
+    steps_to_climb,
+    within,
 )
 from freqdp_db.evaluation.trials import refusal, require_possible, run_trial
 from freqdp_db.evaluation.utility import information_loss, usefulness
@@ -139,7 +146,7 @@ class RecommendOptions:
         if self.objects is not None and not LEAST_OBJECTS <= self.objects <= objects:
             raise BadInput(
                 f"[[objects]] {self.objects} is not possible: the dataset has {objects:,}",
-                remedy=f"give a number from {LEAST_OBJECTS} to {objects}; half of them are held out",
+                remedy=f"give a number from {LEAST_OBJECTS} to {objects}; some of them are held out",
             )
 
 
@@ -161,12 +168,16 @@ def parse_minutes(text: str) -> float:
 _USED = 0.8
 """Of the time, what is planned for: what was measured on few objects is a guess for many."""
 _FEW = 20
-_TRIAL_OBJECTS = 40
-_TRIAL_SAMPLES = 1_000_000
 _WARMING_UP = 8
 """Objects of the trial that loads the kernels, or compiles them."""
+_FINDING_OUT = 1 / 30
+"""Of the time, what a trial takes at least that tells how long one on more objects takes."""
+_MORE = 4
+"""Each has so many times the objects of the one before."""
 _AGAIN = 2
 """So many candidates are planned to be tried again."""
+_PLANNED = 4
+"""So many ladders, the most promising, are planned to be climbed."""
 _NO_TIME = "no time left; allow more --minutes, or fewer --objects"
 
 
@@ -203,24 +214,39 @@ def expected(variants: Sequence[MethodToTry], per_weight: float) -> float:
     return per_weight * sum(variant.weight for variant in variants)
 
 
-def objects_within(trials: float, samples: Ints, trial: int) -> int:
-    """How many objects fit, if there is time for so many trials; a round, even number.
+@dataclass(frozen=True)
+class Line:
+    """Seconds that a trial takes: so many in any case, and so many for a sample."""
+
+    fixed: float
+    of_sample: float
+
+    @classmethod
+    def through(cls, samples: Sequence[float], seconds: Sequence[float]) -> Line:
+        """From the last two of some trials on more and more samples."""
+        (s, more), (t, longer) = samples[-2:], seconds[-2:]
+        slope = (longer - t) / max(more - s, 1.0)
+        # a hiccup in the smaller one must not make the larger one look free
+        slope = min(max(slope, longer / more / 2), longer / more)
+        return cls(longer - slope * more, slope)
+
+    def seconds(self, samples: float) -> float:
+        return self.fixed + self.of_sample * samples
+
+
+def objects_within(seconds: float, samples: Ints, line: Line) -> int:
+    """How many objects fit, if a trial may take so long; a round number.
 
     samples: for one object, for two, and so on. They are what takes time, and objects may differ in
-    them a thousandfold. trial: how many objects it had.
+    them a thousandfold.
     """
     most = len(samples)
-    fitting = int(np.searchsorted(samples, _USED * trials * samples[trial - 1], side="right"))
+    may = (_USED * seconds - line.fixed) / max(line.of_sample, 1e-12)
+    fitting = int(np.searchsorted(samples, may, side="right"))
     if fitting < most:
         step = 10 ** max(len(str(fitting)) - 2, 0)
         fitting = max(fitting // step * step, min(_FEW, most))
-    return fitting - fitting % 2
-
-
-def objects_of_trial(samples: Ints) -> int:
-    """How many objects show in seconds how long all will take."""
-    fitting = int(np.searchsorted(samples, _TRIAL_SAMPLES, side="right"))
-    return min(max(fitting, _FEW), _TRIAL_OBJECTS, len(samples))
+    return fitting
 
 
 def how_long(needed: float, allowed: float) -> str:
@@ -244,15 +270,20 @@ def span(seconds: float) -> str:
 
 _FEW_SAMPLES = 400_000
 """Up to so many, one thread is quicker than many that each count all places."""
-_QUICK_FIRST = sorted(EXPOSURES, key=("likeness", "habits", "edits", "points", "traces").index)
-"""Attackers in the order of how long they take."""
+_QUICK_FIRST = sorted(EXPOSURES, key=("traces", "points", "likeness", "habits", "edits").index)
+"""Attackers: first those who learn most of what is out, and quickly."""
+_HELD_OUT, _MOST_HELD_OUT = 5, 200
+"""Every fifth object, up to so many."""
+_MOST_ATTACKED = 300
 
 
 @dataclass(frozen=True)
-class Halves:
-    """Objects that the method sees, and others that it does not."""
+class Split:
+    """Objects that the method sees, those of them who are looked for, and others that it does not see."""
 
     members: Trajectories
+    attacked: Ints
+    """By number among the members."""
     controls: Trajectories
 
 
@@ -261,39 +292,49 @@ def chosen(objects: int, seed: int) -> Ints:
     return np.random.default_rng([seed, objects]).permutation(objects)
 
 
-def split(trajectories: Trajectories, objects: int, seed: int) -> Halves:
-    """Two halves of a random choice of objects, without one in both; the same seed, the same ones."""
-    order = chosen(len(trajectories), seed)
-    half = objects // 2
-    return Halves(
-        trajectories.take(np.sort(order[:half])),
-        trajectories.take(np.sort(order[half : 2 * half])),
+def held_out(objects: int) -> int:
+    """How many of so many are held out."""
+    return min(max(objects // _HELD_OUT, 1), _MOST_HELD_OUT)
+
+
+def split(trajectories: Trajectories, objects: int, seed: int) -> Split:
+    """A random choice of objects, without one on both sides; the same seed, the same ones."""
+    order = chosen(len(trajectories), seed)[:objects]
+    out = held_out(objects)
+    attacked = np.sort(np.random.default_rng([seed, 1]).permutation(objects - out)[:_MOST_ATTACKED])
+    return Split(
+        trajectories.take(np.sort(order[out:])), attacked, trajectories.take(np.sort(order[:out]))
     )
 
 
 def try_out(
-    world: StepContext, halves: Halves, request: Request, seed: int, limit: float | None = None
+    world: StepContext, sides: Split, request: Request, seed: int, limit: float | None = None
 ) -> tuple[dict[str, float], bool]:
     """Run a method on the members, and measure what attackers learn and what analysts keep.
 
     limit: once an attacker has learnt more of somebody's samples, the others are left out. Also returns
     whether all were tried.
     """
-    few = halves.members.samples <= _FEW_SAMPLES
+    few = sides.members.samples <= _FEW_SAMPLES
     with use(SingleThread()) if few else nullcontext():
-        state, _ = run_trial(request, world, seed, halves.members)
+        state, _ = run_trial(request, world, seed, sides.members)
         if request.method.kind == "counts":
-            made = (halves.members, halves.controls, state.made)
+            made = (sides.members, sides.controls, state.made)
             return measure_trial(world, *made, request, seed), True
-        case = Case.of(world.build.with_trajectories(halves.members), state, request.values)
-        found = measure_membership(case, seed, halves.controls)
-        found |= usefulness(replace(case.pair, released=state.trajectories), state.places)
+        case = Case.of(world.build.with_trajectories(sides.members), state, request.values)
+        found = usefulness(replace(case.pair, released=state.trajectories), state.places)
         if request.method.kind == "edited":
             found |= information_loss(case.pair)
+        case = case.about(sides.attacked)
+
+        def enough(found: Mapping[str, float]) -> bool:
+            return limit is not None and is_out(found, limit)
+
         for attack in _QUICK_FIRST:
-            found |= measure_exposure(case, seed, only=[attack])
-            if limit is not None and is_out(found, limit):
+            found |= measure_exposure(case, seed, only=[attack], enough=enough)
+            if enough(found):
                 return found, False
+        found |= measure_membership(case, seed, sides.controls)
         return with_headlines(found), True
 
 
@@ -318,7 +359,7 @@ class CandidateTrials:
     dataset: DatasetRow
     options: RecommendOptions
     world: StepContext
-    halves: Halves
+    sides: Split
     budget: TimeBudget
     worlds: dict[str, StepContext] = field(default_factory=dict)
     """Of candidates that read more than the build, by label: roads, or the zones of counts."""
@@ -326,22 +367,52 @@ class CandidateTrials:
     """Each with the reason."""
     _measured: dict[str, _Measured] = field(default_factory=dict)
 
-    def try_all(self, asked: Sequence[tuple[MethodToTry, Request]], progress: Progress) -> None:
-        """Every candidate that fits into the time, in the order of the grid; some of them again."""
-        with progress.stage("recommend", len(asked), "candidates") as stage:
-            for variant, request in asked:
-                try:
-                    require_possible(request, self.halves.members)
-                except BadInput as error:
-                    self.left_out.append((variant, refusal(error)))
-                    continue
-                # the first with a guarantee and the first without one are tried however little time
-                # there is: else there is nothing to say
-                if self._has_one_like(variant) and not self.budget.allows(variant):
-                    self.left_out.append((variant, _NO_TIME))
-                    continue
-                self._try(_Measured(variant, request))
+    def try_all(
+        self, ladders: Sequence[Ladder], requests: Mapping[str, Request], progress: Progress
+    ) -> None:
+        """All that fit into the time: those around the limit, the best of them again, the others.
+
+        requests: by label; what is missing is left out already.
+        """
+        rest = [method for ladder in ladders for method in ladder if method.label in requests]
+        with progress.stage("recommend", len(rest), "candidates") as stage:
+            for ladder in ladders:
+                climb = Climb([method for method in ladder if method.label in requests])
+                while (method := climb.next()) is not None:
+                    rest.remove(method)
+                    found = self._try_first(method, requests[method.label])
+                    within = found is not None and self._may_keep_limit(found)
+                    climb.tried(method, within=within)
+                    stage.advance(1)
+        self._try_again(progress)
+        with progress.stage("try the others", len(rest), "candidates") as stage:
+            for method in rest:
+                self._try_first(method, requests[method.label])
                 stage.advance(1)
+        self._try_again(progress)
+
+    def _try_first(self, variant: MethodToTry, request: Request) -> _Measured | None:
+        """None: it is not possible, or there is no time."""
+        try:
+            require_possible(request, self.sides.members)
+        except BadInput as error:
+            self.left_out.append((variant, refusal(error)))
+            return None
+        # the first with a guarantee and the first without one are tried however little time
+        # there is: else there is nothing to say
+        if self._has_one_like(variant) and not self.budget.allows(variant):
+            self.left_out.append((variant, _NO_TIME))
+            return None
+        measured = _Measured(variant, request)
+        self._try(measured)
+        return measured
+
+    def _may_keep_limit(self, measured: _Measured) -> bool:
+        candidate = self._judged(measured)
+        return within(candidate.risk_high, candidate.half_high, self.options.risk)
+
+    def _try_again(self, progress: Progress) -> None:
+        """What has to be sure before it is chosen."""
         with progress.stage("try again"):
             while (best := contender(self.candidates, self.options.risk)) is not None:
                 measured = self._measured[best.label]
@@ -362,13 +433,13 @@ class CandidateTrials:
             measured.trials, measured.complete = [], True
         elif not measured.trials and self._may_stop(request):
             limit = self.options.risk
-        seed, halves = self.options.seed + len(measured.trials), self.halves
+        seed, sides = self.options.seed + len(measured.trials), self.sides
         if measured.trials:
-            objects = 2 * len(halves.members)
-            halves = split(self.world.build.trajectories, objects, seed)
+            objects = len(sides.members) + len(sides.controls)
+            sides = split(self.world.build.trajectories, objects, seed)
         started = time.monotonic()
         world = self.worlds.get(variant.label, self.world)
-        found, measured.complete = try_out(world, halves, request, seed, limit)
+        found, measured.complete = try_out(world, sides, request, seed, limit)
         took = time.monotonic() - started
         measured.trials.append(found)
         measured.seconds += took
@@ -407,70 +478,83 @@ def try_all(
     progress: Progress,
 ) -> CandidateTrials:
     """Every candidate that is possible and fits into the time."""
-    asked: list[tuple[MethodToTry, Request]] = []
+    ladders = ladders_for(options.purpose, options.roads)
+    requests: dict[str, Request] = {}
     left_out: list[tuple[MethodToTry, str]] = []
     with database.begin() as connection:
-        for variant in grid_for(options.purpose, options.roads):
+        for variant in (method for ladder in ladders for method in ladder):
             try:
                 request = variant.request().with_facts(dataset, row)
-                require_public_inputs(connection, database, dataset, row, request)
-                asked.append((variant, request))
+                require_public_inputs(connection, dataset, row, request)
+                requests[variant.label] = request
             except BadInput as error:
                 left_out.append((variant, refusal(error)))
     world = StepContext(build, facts=facts_of(build))
     # what they read is read first, and roads once: a wrong name is refused before the long work
     worlds: dict[str, StepContext] = {}
     on_roads: StepContext | None = None
-    for variant, request in asked:
+    for label, request in requests.items():
         if "roads" in request.values:
             if on_roads is None:
                 with progress.stage("read roads"):
                     on_roads = make_world(database, build, request.method, request.values)
-            worlds[variant.label] = on_roads
+            worlds[label] = on_roads
         elif request.method.kind == "counts":
-            worlds[variant.label] = make_world(database, build, request.method, request.values)
-    halves, budget = _prepare(world, [variant for variant, _ in asked], options, progress)
-    trials = CandidateTrials(dataset, options, world, halves, budget, worlds, left_out)
-    trials.try_all(asked, progress)
+            worlds[label] = make_world(database, build, request.method, request.values)
+    possible = [[m for m in ladder if m.label in requests] for ladder in ladders]
+    sides, budget = _prepare(world, possible, options, progress)
+    trials = CandidateTrials(dataset, options, world, sides, budget, worlds, left_out)
+    trials.try_all(possible, requests, progress)
     return trials
 
 
 def _prepare(
-    world: StepContext, variants: list[MethodToTry], options: RecommendOptions, progress: Progress
-) -> tuple[Halves, TimeBudget]:
+    world: StepContext, ladders: Sequence[Ladder], options: RecommendOptions, progress: Progress
+) -> tuple[Split, TimeBudget]:
     """Find out how long it takes, how many objects fit into the time, and say so."""
     build = world.build
     in_all = len(build.trajectories)
-    # of the members among one object, two, and so on: half of them, the first ones
-    members = np.cumsum(build.trajectories.lengths[chosen(in_all, options.seed)])
-    samples = members[np.arange(in_all) // 2]
-    few = objects_of_trial(samples[: options.objects])
-    seconds = 0.0
-    with progress.stage("get ready", 2, "trials") as stage:
-        for objects in (min(few, _WARMING_UP), few):
+    most = options.objects or in_all
+    samples = np.cumsum(build.trajectories.lengths[chosen(in_all, options.seed)])
+    allowed = 60 * options.minutes
+    objects, tried, seconds = min(most, _WARMING_UP), [0.0], [0.0]
+    with progress.stage("get ready") as stage:
+        try_out(
+            world,
+            split(build.trajectories, objects, options.seed),
+            HEAVIEST.request(),
+            options.seed,
+        )
+        while True:
             started = time.monotonic()
             trial = split(build.trajectories, objects, options.seed)
-            try_out(world, trial, HEAVIEST.request(), options.seed)
-            seconds = time.monotonic() - started
+            try_out(world, trial, TYPICAL.request(), options.seed)
+            tried.append(float(samples[objects - 1]))
+            seconds.append(time.monotonic() - started)
             stage.advance(1)
-    per_weight, allowed = seconds / HEAVIEST.weight, 60 * options.minutes
+            if objects == most or (objects >= _FEW and seconds[-1] >= _FINDING_OUT * allowed):
+                break
+            objects = min(objects * _MORE, most)
     # what is recommended is tried again, and perhaps another one or two after it
-    again = [HEAVIEST] * (_AGAIN * (TRIALS - 1))
-    trials = allowed / max(expected([*variants, *again], per_weight), 1e-9)
-    objects = options.objects or objects_within(trials, samples, few)
-    per_weight *= float(samples[objects - 1] / samples[few - 1])
-    halves = split(build.trajectories, objects, options.seed)
+    again = [TYPICAL] * (_AGAIN * (TRIALS - 1))
+    planned = expected([*steps_to_climb(ladders[:_PLANNED]), *again], 1.0)
+    line = Line.through(tried, seconds)
+    objects = options.objects or objects_within(allowed / planned, samples, line)
+    per_weight = line.seconds(float(samples[objects - 1]))
+    sides = split(build.trajectories, objects, options.seed)
+    variants = [method for ladder in ladders for method in ladder]
+    needed = expected([*variants, *again], per_weight)
     progress.note(
-        f"Trying {len(variants)} candidates on {len(halves.members):,} objects, "
-        f"{len(halves.controls):,} others held out (of {in_all:,}): "
-        f"{how_long(expected([*variants, *again], per_weight), allowed)}."
+        f"Trying {len(variants)} candidates on {len(sides.members):,} objects, of which "
+        f"{len(sides.attacked):,} are attacked, with {len(sides.controls):,} others held out (of "
+        f"{in_all:,}): {how_long(needed, allowed)}."
     )
-    return halves, TimeBudget(allowed, per_weight)
+    return sides, TimeBudget(allowed, per_weight)
 
 
 # The recommendation, and its page.
 
-_FEW_MEMBERS = 100
+_FEW_ATTACKED = 100
 
 
 def recommend_on(
@@ -488,14 +572,16 @@ def recommend_on(
     progress = begin()
     build = load_build(database, row.build_id, progress)
     trials = try_all(database, dataset, row, build, options, progress)
-    candidates, members = trials.candidates, len(trials.halves.members)
+    candidates, sides = trials.candidates, trials.sides
     choice = choose(candidates, options.risk)
     picked = choice.picked
     found = Recommendation(
         dataset=name,
         purpose=options.purpose.name,
         risk=options.risk,
-        objects=members,
+        objects=len(sides.members),
+        held_out=len(sides.controls),
+        attacked=len(sides.attacked),
         objects_in_all=row.trajectories,
         seed=options.seed,
         minutes=options.minutes,
@@ -510,7 +596,7 @@ def recommend_on(
             *_by_reason(trials.left_out),
             *(LeftOut(names, why) for names, why in never_tried(options.purpose)),
         ],
-        notes=_notes(database, dataset, choice, candidates, members, row.trajectories),
+        notes=_notes(database, dataset, choice, candidates, sides, row.trajectories),
         file=file.resolve(),
     )
     with progress.stage("draw"):
@@ -555,27 +641,24 @@ def _notes(
     dataset: DatasetRow,
     choice: Chosen,
     candidates: Sequence[Candidate],
-    members: int,
+    sides: Split,
     in_all: int,
 ) -> list[str]:
-    notes = []
+    notes, members, attacked = [], len(sides.members), len(sides.attacked)
     price = price_of_histories(candidates)
     if price is not None:
         notes.append(price)
-    if members < _FEW_MEMBERS:
+    if attacked < _FEW_ATTACKED:
         notes.append(
-            f"Measured on only {members} objects: one object is {percent(1 / max(members, 1))} of them, so "
-            "smaller differences mean nothing."
+            f"Measured on only {attacked} objects: one object is {percent(1 / max(attacked, 1))} of them, "
+            "so smaller differences mean nothing."
         )
-        if 2 * members < in_all - 1:
-            notes.append(
-                "More did not fit into the time, and crowds of so few are thin: allow more --minutes. If "
-                "samples are seconds apart, register a view with one a minute of each object."
-            )
-    notes.append(
-        "Trial releases use half of the objects. With all of them, methods that mix people (swap) or add "
-        "noise (strict) do better."
-    )
+    if members + len(sides.controls) < in_all:
+        notes.append(
+            f"Trial releases are of {members:,} of {in_all:,} objects. In the crowd of all of them, whom a "
+            "method hides in a crowd or under noise is hidden better: allow more --minutes. If samples are "
+            "seconds apart, register a view with one a minute of each object."
+        )
     if any(not candidate.complete for candidate in candidates):
         notes.append(
             "A candidate that one attacker learns too much from is not attacked further: what is learnt "
@@ -583,7 +666,7 @@ def _notes(
         )
     if choice.picked is not None and choice.picked.kind == "unlinked":
         with database.begin() as connection:
-            out = joined_with(published_beside(connection, database, dataset.account_id))
+            out = joined_with(published_beside(connection, dataset.account_id))
         if out:
             notes.append(
                 f"{out[0].name} ({out[0].method}) is a published release of the same source: "
@@ -620,8 +703,10 @@ def write_page(found: Recommendation, purpose: Purpose) -> None:
 
 _TICKS = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0)
 _MARK = 10.0
-WIDTH, LABELS = 860.0, 360.0
+WIDTH, LABELS = 940.0, 440.0
 """Of the picture, and of the column of labels to its right; pixels."""
+NAMED = 16
+"""So many candidates have their names in the picture: those that a choice is about."""
 _HEIGHT, _BESIDE, _BELOW, _ABOVE, _LINE = 500.0, 66.0, 56.0, 34.0, 17.0
 """Of the picture; left of the plot, below and above it; and the height of a label."""
 SHAPES = {"edited": "o", "unlinked": "s", "generalised": "^", "synthetic": "D", "counts": "P"}
@@ -639,7 +724,11 @@ KIND_WORDS = {
 def draw_frontier(
     candidates: Sequence[Candidate], picked: Candidate | None, limit: float, useful_for: str
 ) -> Figure:
-    """Candidates by number (as in `candidates`, from 1) and name, the limit, and the frontier."""
+    """Candidates by number (as in `candidates`, from 1) and name, the limit, and the frontier.
+
+    If there are more than `NAMED`, the names are those of the picked one, of the frontier, of those within
+    the limit, and of those with the least risk.
+    """
     shown = [c for c in candidates if c.usefulness is not None]
     figure = new_figure(WIDTH, _HEIGHT)
     width, height = WIDTH - _BESIDE - LABELS, _HEIGHT - _BELOW - _ABOVE
@@ -661,9 +750,12 @@ def draw_frontier(
     if shown:
         figure.legend(loc="upper left", ncols=len(SHAPES), fontsize=11, handletextpad=0.2)
     numbers = {c.label: n for n, c in enumerate(candidates, start=1)}
+    named = sorted(shown, key=lambda c: (c is not picked, c not in best, not c.meets, c.risk))[
+        :NAMED
+    ]
     # an arrow: not all attackers were tried, and the point may lie higher
-    names = [f"{numbers[c.label]} {c.label}{'' if c.complete else ' ↑'}" for c in shown]
-    _draw_labels(axes, shown, names, picked)
+    names = [f"{numbers[c.label]} {c.label}{'' if c.complete else ' ↑'}" for c in named]
+    _draw_labels(axes, named, names, picked)
     return figure
 
 

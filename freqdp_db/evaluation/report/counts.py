@@ -32,7 +32,11 @@ _ACROSS = 6
 _MAP = 190
 """Pixels of one small map."""
 _FLOWS = 60
+_ASIDE = 0.008
+"""How far to its right a flow is drawn, as a share of the width of the map."""
 _LARGEST = 15
+_ROADS = 10_000
+"""So many roads are drawn, the busiest."""
 _ENOUGH = 20
 """So many flows between zones stand out of the noise, or those between districts are shown."""
 _TOP_SHARE = 99.0
@@ -42,10 +46,10 @@ _TOP_SHARE = 99.0
 def count_pictures(database: Database, name: str, progress: Progress) -> dict[str, Any]:
     """What the page shows besides words."""
     with database.begin(snapshot=True) as connection, progress.stage("read release"):
-        found = read_counts(connection, database, name)
+        found = read_counts(connection, name)
     with progress.stage("draw maps"):
         charts: list[Picture] = []
-        shown: dict[str, Any] = {"hours": None, "flows": None, "most_flows": _FLOWS}
+        shown: dict[str, Any] = {"hours": None, "flows": None, "roads": None, "most_flows": _FLOWS}
         if found.visits is not None:
             shown["hours"] = _maps_by_bin(found)
             charts += [_city_by_bin(found), _busiest(found)]
@@ -53,6 +57,9 @@ def count_pictures(database: Database, name: str, progress: Progress) -> dict[st
             largest = _largest_flows(found)
             shown["flows"] = _flow_map("The largest flows as lines", found, largest)
             charts.append(_largest(found, largest))
+        if found.roads is not None:
+            shown["roads"] = _road_map("Passages of roads", found)
+            charts += [_busiest_roads(found), _fastest_known(found)]
         return shown | {"charts": [chart for chart in charts if chart[1]]}
 
 
@@ -175,6 +182,64 @@ def _largest(found: PublishedCounts, rows: NDArray[Any]) -> Picture:
     return f"The {len(names)} largest of these flows, with 95 % intervals.", drawn
 
 
+def _busiest_rows(found: PublishedCounts) -> NDArray[Any]:
+    """Rows of roads, all bins together, the busiest first."""
+    roads = found.roads
+    assert roads is not None
+    chosen = np.flatnonzero((roads["road"] <= len(found.road_names)) & (roads["bin"] == 0))
+    return chosen[np.argsort(-roads["value"][chosen], kind="stable")]
+
+
+def _of_busiest_roads(found: PublishedCounts, title: str, value: str, margin: str) -> Any:
+    rows, roads = _busiest_rows(found)[:_LARGEST], found.roads
+    assert roads is not None
+    names = [found.road_names[road - 1] for road in roads["road"][rows]]
+    return _rows(title, names, roads[value][rows], roads[margin][rows])
+
+
+def _busiest_roads(found: PublishedCounts) -> Picture:
+    drawn = _of_busiest_roads(found, "The busiest roads", "value", "margin")
+    return "The busiest roads: passages in all bins together, with 95 % intervals.", drawn
+
+
+def _fastest_known(found: PublishedCounts) -> Picture:
+    drawn = _of_busiest_roads(found, "Mean speed on these roads", "mean_kmh", "mean_margin")
+    return "Mean speed on these roads in km/h, with 95 % intervals.", drawn
+
+
+@in_page_style
+def _road_map(found: PublishedCounts) -> Any:
+    """Roads, thicker and darker where there are more passages, over the districts."""
+    from matplotlib.collections import LineCollection, PathCollection
+
+    zones, roads, lines = found.zones, found.roads, found.road_corners
+    assert roads is not None
+    width, height = (np.ptp(zones.corners[axis]) for axis in ("x", "y"))
+    figure = new_figure(560, 560 * height / width)
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.set_axis_off()
+    districts = _polygons(zones, zones.numbers("district"))
+    axes.add_collection(PathCollection(districts, fc="none", ec=LINE, lw=1))
+    # the busiest last, on top; of very many roads those alone that can be seen
+    rows = _busiest_rows(found)[:_ROADS][::-1]
+    begin = np.searchsorted(lines["zone"], roads["road"][rows], side="left")
+    end = np.searchsorted(lines["zone"], roads["road"][rows], side="right")
+    corners = np.stack([lines["x"], lines["y"]], axis=1)
+    share = np.clip(roads["estimate"][rows] / max(roads["estimate"][rows].max(), 1.0), 0, 1)
+    axes.add_collection(
+        LineCollection(
+            [corners[a:b] for a, b in zip(begin, end, strict=True)],
+            array=share**0.5, cmap="Blues", lw=0.3 + 3 * share, clim=(-0.2, 1),
+        )
+    )  # fmt: skip
+    axes.set(
+        xlim=(zones.corners["x"].min(), zones.corners["x"].max()),
+        ylim=(zones.corners["y"].min(), zones.corners["y"].max()),
+        aspect="equal",
+    )
+    return figure
+
+
 @in_page_style
 def _with_bars(value: NDArray[Any], margin: NDArray[Any], x_label: str, y_label: str) -> Any:
     figure = new_figure(420, 240, layout="constrained")
@@ -236,6 +301,10 @@ def _flow_map(found: PublishedCounts, rows: NDArray[Any]) -> Any:
         for end in ("origin", "destination")
     ]
     if len(rows):
+        # a little to the right, so that those back do not cover those there
+        away = ends[1] - ends[0]
+        aside = np.stack([away[:, 1], -away[:, 0]], axis=1) / np.hypot(*away.T)[:, None]
+        ends = [end + _ASIDE * width * aside for end in ends]
         thick = 1 + 5 * np.sqrt(flows["estimate"][rows] / flows["estimate"][rows].max())
         # half a line each way: the dark half leads to the destination
         middle = (ends[0] + ends[1]) / 2

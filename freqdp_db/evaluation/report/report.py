@@ -19,7 +19,7 @@ import pyproj
 import freqdp_db
 from freqdp_db.dataset.projection import ReferenceSystem, seen_degrees, transform, utm_srid
 from freqdp_db.dataset.road_tables import RoadTable
-from freqdp_db.dataset.snapping import grid_metres
+from freqdp_db.dataset.text_values import grid_metres
 from freqdp_db.db.builds import find_build
 from freqdp_db.db.connection import Database
 from freqdp_db.db.copy import POSTGRES_EPOCH_US
@@ -227,7 +227,7 @@ def in_plain_times(text: Any) -> Any:
 def _steps(database: Database, release: ReleaseRow, request: Request) -> list[tuple[str, str]]:
     """What each step changed, and what it did."""
     with database.begin() as connection:
-        recorded = list_steps(connection, database, release.release_id)
+        recorded = list_steps(connection, release.release_id)
     return [
         (step.words, step.describe(row.drawn, row.counts or {}))
         for step, row in zip(request.method.steps, recorded, strict=True)
@@ -360,6 +360,7 @@ class OverSeries:
     """What attackers learn who have several windows of the series."""
 
     words: str
+    note: str
     chart: Picture | None
     """By how many they have; None where that was measured for one number alone."""
 
@@ -372,21 +373,44 @@ def over_series(values: Mapping[str, float]) -> OverSeries | None:
     last = rows[-1]
     words = f"From {counted(last.windows, 'window')} of its series"
     words += " together, an attacker" if last.windows > 1 else ", an attacker"
-    words += (
-        f" learns {last.exposure:.1%} of what a person did in them on average, and more than half for "
-        f"{last.half:.1%} of people. The strongest is one {last.attacker}."
-        if last.exposure > 0
-        else " learns nothing about a person."
-    )
+    if last.exposure == 0:
+        words += " learns nothing about a person."
+    elif last.counts:
+        words += (
+            f" {last.attacker} is right {last.exposure:.1%} more often than wrong. Where it is wrong about "
+            f"one in a hundred who was not counted, it finds {last.half + 0.01:.1%} of those who were."
+        )
+    else:
+        words += (
+            f" learns {last.exposure:.1%} of what a person did in them on average, and more than half "
+            f"for {last.half:.1%} of people. The strongest is one {last.attacker}."
+        )
+    note = _JOINED_COUNTS if last.counts else _JOINED
     if len(rows) == 1:
-        return OverSeries(words, None)
+        return OverSeries(words, note, None)
     title = "What the strongest attacker learns, by how many of the newest windows it has"
+    names = ("of a person, on average", "people of whom over half")
+    if last.counts:
+        title = (
+            "How well an attacker tells who was counted, by how many of the newest windows it has"
+        )
+        names = ("right minus wrong", "found minus false alarms")
     number = [row.windows for row in rows]
     curves = [
-        Curve("of a person, on average", number, [100 * row.exposure for row in rows]),
-        Curve("people of whom over half", number, [100 * row.half for row in rows], dashed=True),
+        Curve(names[0], number, [100 * row.exposure for row in rows]),
+        Curve(names[1], number, [100 * row.half for row in rows], dashed=True),
     ]
-    return OverSeries(words, (title, line_chart(title, curves, "windows", "%")))
+    return OverSeries(words, note, (title, line_chart(title, curves, "windows", "%")))
+
+
+_JOINED = (
+    "Windows share no samples, and ids are others in each. What joins them is what people do again: habits "
+    "of other days, and who is where in the evening and the next morning."
+)
+_JOINED_COUNTS = (
+    "Each window has noise of its own. What many say of somebody who is in all of them adds up, and the "
+    "guarantee says to what at most."
+)
 
 
 # The report of a table that was made elsewhere: the same page, without what is known of releases alone.
@@ -486,7 +510,7 @@ def _read(database: Database, release: Published, progress: Progress) -> Pair:
         progress.stage("read release", release.rows) as stage,
         database.begin(snapshot=True) as connection,
     ):
-        reader = ReleaseReader(connection, database, release.name)
+        reader = ReleaseReader(connection, release.name)
         parts = []
         for part in reader.samples():
             parts.append((part.trajectory_id, part.at_us - POSTGRES_EPOCH_US, part.x, part.y))

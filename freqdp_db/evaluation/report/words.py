@@ -9,6 +9,7 @@ from typing import Literal
 
 from freqdp_db.db.releases import ReleaseRow
 from freqdp_db.evaluation.attacks.exposure import is_exposure
+from freqdp_db.evaluation.counts import MEMBERS
 from freqdp_db.evaluation.evaluate import EXPOSED, LINKED, is_linking
 from freqdp_db.privacy.guarantee import stands_for
 
@@ -66,11 +67,14 @@ class JoinedWindows:
 
     windows: int
     exposure: float
-    """What the best attacker learns of a person on average."""
+    """What the best attacker learns of a person on average; of counts, how much more often than chance it
+    is right about who was counted."""
     half: float
-    """Share of persons of whom an attacker learns more than half."""
+    """Share of persons of whom an attacker learns more than half; of counts, whom it finds, beyond the one
+    in a hundred that it takes for counted and who was not."""
     attacker: str
     """Which one that is, in words."""
+    counts: bool
 
 
 def _judge(value: float, scale: _Scale) -> tuple[str, Tone]:
@@ -166,7 +170,8 @@ def series_rows(found: Mapping[int, Mapping[str, float]]) -> list[JoinedWindows]
     for number, values in found.items():
         best = strongest(values, filter(is_exposure, values))
         words = attack_in_words(best) if values[EXPOSED] > 0 else "nobody: none learns anything"
-        rows.append(JoinedWindows(number, values[EXPOSED], values["half"], words))
+        counts = MEMBERS in values
+        rows.append(JoinedWindows(number, values[EXPOSED], values["half"], words, counts))
     return rows
 
 

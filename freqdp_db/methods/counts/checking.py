@@ -14,7 +14,7 @@ from freqdp_db.methods.counts.tables import Columns, Made
 from freqdp_db.model.arrays import Flags, Ints
 
 _NUMBERS = ("value", "estimate")
-_KEYS = ("zone", "origin", "destination", "bin")
+_KEYS = ("zone", "road", "origin", "destination", "bin")
 
 
 def check(draw: Draw, made: Made, plan: Plan) -> dict[str, int]:
@@ -29,10 +29,7 @@ def check(draw: Draw, made: Made, plan: Plan) -> dict[str, int]:
             and len(getattr(draw, what.name)) != what.size
         ):
             raise VerificationFailed(f"{what.name} does not have the length of the plan")
-    # of each zone, its district; of each district, the city; of the city, nothing
-    parent = np.concatenate(
-        [[0], zones.district_ids[zones.district], np.full(zones.districts, zones.city_id), [0]]
-    )
+    parent = np.append(0, zones.parents)
     checked = 0
     for name in ("visits", "stays"):
         if name in tables:
@@ -42,6 +39,10 @@ def check(draw: Draw, made: Made, plan: Plan) -> dict[str, int]:
                 table = _require_cells(name, table, shown, table["zone"] - 1, draw, plan)
             checked += _require_bins(name, table, ("zone",), plan)
             checked += _require_sums(name, table, table["zone"], parent[table["zone"]])
+    if plan.design.roads is not None:
+        table, of_road = made.table("roads"), np.append(0, plan.design.roads.parents)
+        checked += _require_bins("roads", table, ("road",), plan)
+        checked += _require_sums("roads", table, table["road"], of_road[table["road"]])
     if "flows" in tables:
         checked += _check_flows(made.table("flows"), draw, plan, parent)
     if "trips" in tables:
@@ -119,13 +120,15 @@ def _require_sums(name: str, table: Columns, part: Ints, above: Ints) -> int:
 def _require_bins(name: str, table: Columns, key: tuple[str, ...], plan: Plan) -> int:
     """The row of all bins is the sum of the others. Rows are in the order of the key.
 
-    Of a sparse domain zones have that row alone.
+    Of a sparse domain zones have that row alone, and so have very many roads.
     """
     first = np.flatnonzero(table["bin"] == 0)
     rows = np.diff(np.append(first, len(table["bin"])))
     whole = plan.design.shape.bins + 1
     expected = np.arange(len(table["bin"])) - np.repeat(first, rows)
-    complete = (rows == whole) | (plan.design.shape.sparse & (rows == 1))
+    shape = plan.design.shape
+    all_bins_only = not shape.few_roads if name == "roads" else shape.sparse
+    complete = (rows == whole) | (all_bins_only & (rows == 1))
     alike = all(np.array_equal(np.repeat(table[c][first], rows), table[c]) for c in key)
     if not (complete.all() and alike and np.array_equal(table["bin"], expected)):
         raise VerificationFailed(f"{name} does not have a row for every bin")

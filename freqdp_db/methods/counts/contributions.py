@@ -10,7 +10,8 @@ or are of one stay. Each zone and bin counts once for an object.
 
 *Trips*: those of `synthesis.trips`: at least 3 samples and 1 km. Each is counted where and in the bin in
 which it begins; trips that begin or end in no zone are left out. *Stays*: those of the trip rule, where and
-in the bin in which they begin.
+in the bin in which they begin. *Passages*: each trip is put on the roads by itself, with the same
+`DETOUR_M` for all, and passes a road when it comes to the middle of it.
 
 *Bounds*: each contribution of an object to a table counts for the same part of 1, a whole number of
 `1 / WHOLE`. It is the largest with which the object keeps all bounds of the table: of how many it has in
@@ -29,12 +30,19 @@ from numba import njit
 from numpy.typing import NDArray
 
 from freqdp_db.engines.ranges import joined, map_ranges
-from freqdp_db.methods.counts.zones import OUTSIDE, Bins, Zones
+from freqdp_db.methods.counts.zones import OUTSIDE, Bins, Roads, Zones
 from freqdp_db.methods.synthesis.public import MINUTE_US, Period, Region
-from freqdp_db.methods.synthesis.trips import RULE, metres_of_trips, possible_samples, trips_in
+from freqdp_db.methods.synthesis.trips import (
+    RULE,
+    Trips,
+    metres_of_trips,
+    possible_samples,
+    trips_in,
+)
 from freqdp_db.methods.trips import ARRIVAL, DEPARTURE, RESTING, find_roles
 from freqdp_db.model.arrays import Flags, Ids, Ints, new_rows, offsets_from
 from freqdp_db.model.trajectories import Locations, Trajectories
+from freqdp_db.roads.matching import find_passages
 
 STEP_M = 250.0
 STEP_US = 10 * MINUTE_US
@@ -46,6 +54,10 @@ DURATION_EDGES_MIN = (0, 10, 20, 30, 60, 120)
 TRIP_CLASSES = len(LENGTH_EDGES_M) * len(DURATION_EDGES_MIN)
 LONGEST_STAY_MIN = 720
 """Longer stays count as so long."""
+FASTEST_KMH = 120
+"""Who is faster counts as so fast."""
+DETOUR_M = 100.0
+"""How far ways are from straight: the scale of detours, which map matching else fits to all objects."""
 WHOLE = 16
 """What is measured counts in parts of 1 / WHOLE."""
 
@@ -58,11 +70,11 @@ class Items:
     """Object u has the items offsets[u] to offsets[u + 1] - 1."""
     bin: Ids
     zone: Ids
-    """Where: of trips, where they begin."""
+    """Where: of trips, where they begin; of passages, which road."""
     to: Ids
     """Of trips: where they end; else zeros."""
     size: Ids
-    """Of trips: the class of length and duration; of stays: minutes; else zeros."""
+    """Of trips: the class of length and duration; of stays: minutes; of passages: km/h; else zeros."""
     part: Ints
     """For how much each item of an object counts: a number for each object, WHOLE for 1."""
 
@@ -115,6 +127,8 @@ class Contributions:
     visits: Items
     trips: Items
     stays: Items
+    passages: Items
+    """None of anybody where no roads were asked for."""
 
 
 def contributions_of(
@@ -124,14 +138,17 @@ def contributions_of(
     period: Period,
     zones: Zones,
     bins: Bins,
+    roads: Roads | None = None,
 ) -> Contributions:
     """What every object contributes, all of it in full."""
     side = possible_samples(trajectories, places, region, period)
     role = find_roles(side, places, RULE)
+    trips = trips_in(side, places)
     return Contributions(
         _visits(side, places, role, zones, bins),
-        _trips(side, places, zones, bins),
+        _trips(trips, zones, bins),
         _stays(side, places, role, zones, bins),
+        _passages(trips, roads, bins),
     )
 
 
@@ -151,6 +168,7 @@ def _looks(first, last, offsets, location, at, px, py, role, gap):  # type: igno
         for u in range(first, last):
             for i in range(offsets[u], offsets[u + 1]):
                 steps = 1
+                lasts = np.int64(0)
                 a = location[i]
                 b = a
                 if i + 1 < offsets[u + 1]:
@@ -172,7 +190,9 @@ def _looks(first, last, offsets, location, at, px, py, role, gap):  # type: igno
                         whose[n + k] = u
                         x[n + k] = px[a] + part * (px[b] - px[a])
                         y[n + k] = py[a] + part * (py[b] - py[a])
-                        when[n + k] = at[i] + (at[i + 1] - at[i]) * k // steps if k else at[i]
+                        # lasts * k // steps, which years of rest would overflow
+                        whole, rest = lasts // steps, lasts % steps
+                        when[n + k] = at[i] + whole * k + rest * k // steps
                 n += steps
         total = n
     return whose, x, y, when
@@ -217,11 +237,10 @@ def _visits(
     return _items(offsets_from(of_each), bin, zone, *_nothing(len(zone)))
 
 
-# Trips and stays.
+# Trips, stays and passages.
 
 
-def _trips(side: Trajectories, places: Locations, zones: Zones, bins: Bins) -> Items:
-    trips = trips_in(side, places)
+def _trips(trips: Trips, zones: Zones, bins: Bins) -> Items:
     first, last = trips.offsets[:-1], trips.offsets[1:] - 1
     begins = trips.at[first]
     metres = metres_of_trips(trips.offsets, trips.x, trips.y)
@@ -263,6 +282,32 @@ def _stays(
         minutes.astype(np.int32),
     )
     return items.where((zone != OUTSIDE) & (items.bin != OUTSIDE))
+
+
+def _passages(trips: Trips, roads: Roads | None, bins: Bins) -> Items:
+    if roads is None:
+        nothing = np.zeros(0, np.int32)
+        return _items(np.zeros(trips.objects + 1, np.int64), nothing, nothing, nothing, nothing)
+    # samples that follow each other at one place are one place to be matched
+    still = (np.diff(trips.x) == 0) & (np.diff(trips.y) == 0)
+    place = np.arange(len(trips.x), dtype=np.int32)
+    place[1:][still] = 0
+    place = np.maximum.accumulate(place)
+    found = find_passages(
+        roads.network,
+        Trajectories(trips.offsets, place, trips.at, trips.at[trips.offsets[:-1]]),
+        Locations(trips.x, trips.y),
+        DETOUR_M,
+    )
+    road, kmh = roads.number[found.road], np.minimum(np.rint(3.6 * found.speed), FASTEST_KMH)
+    items = _items(
+        found.offsets[trips.by_object],
+        bins.of(found.at),
+        road,
+        _nothing(len(road))[0],
+        kmh.astype(np.int32),
+    )
+    return items.where((road != OUTSIDE) & (items.bin != OUTSIDE))
 
 
 # Bounds.
@@ -307,8 +352,20 @@ def _whole_root(squares: Ints) -> Ints:
     return np.searchsorted(np.arange(1, WHOLE + 1) ** 2, squares, side="right").astype(np.int64)
 
 
-def groups_of(what: str, items: Items, zones: Zones, bins: int) -> dict[str, NDArray[Any]]:
+def groups_of(
+    what: str, items: Items, zones: Zones, bins: int, roads: Roads | None = None
+) -> dict[str, NDArray[Any]]:
     """By which groups the contributions of an object are bounded: the group of each item."""
+    if what == "passages":
+        if roads is None:
+            return {}
+        district = roads.district[items.zone].astype(np.int64)
+        return {
+            "cells": items.cells(bins),
+            "roads": items.zone,
+            "areas": district * bins + items.bin,
+            "districts": district,
+        }
     district = zones.district.astype(np.int64)
     groups: dict[str, NDArray[Any]] = {"bins": items.bin}
     if what == "visits":

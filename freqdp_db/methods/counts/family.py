@@ -20,7 +20,7 @@ from freqdp_db.methods.contract import (
     Taken,
     WorkingSet,
 )
-from freqdp_db.methods.counts.options import MARGINS, SUMMARY, CountsOptions
+from freqdp_db.methods.counts.options import MARGINS, ROADS, SUMMARY, CountsOptions
 from freqdp_db.methods.counts.relations import RELATIONS
 from freqdp_db.methods.kinds import plain
 from freqdp_db.methods.synthesis.public import LARGEST_DELTA
@@ -30,7 +30,7 @@ from freqdp_db.privacy.noise import RandomSource
 if TYPE_CHECKING:
     from freqdp_db.methods.counts.contributions import Contributions
     from freqdp_db.methods.counts.plan import Design, Shape
-    from freqdp_db.methods.counts.zones import Zones
+    from freqdp_db.methods.counts.zones import Roads, Zones
     from freqdp_db.model.trajectories import Locations, Trajectories
 
 MOST_ROWS = 20_000_000
@@ -72,6 +72,11 @@ class CountsStep(Step[CountsOptions, Any, Nothing]):
                 f"[[delta]] {plain(options.delta)} is more than {plain(LARGEST_DELTA)}",
                 remedy="it is how often the guarantee may fail altogether: give [[delta]] 0.000001",
             )
+        if ROADS in options.tables and options.roads is None:
+            raise BadInput(
+                "[[tables]] has roads, and no table of roads is named",
+                remedy="name one: [[roads]] schema.table",
+            )
         if options.threshold is not None and "flows" not in options.tables:
             raise BadInput(
                 "[[threshold]] is for flows, and [[tables]] has none",
@@ -87,15 +92,19 @@ class CountsStep(Step[CountsOptions, Any, Nothing]):
         from freqdp_db.methods.synthesis.public import Period
 
         zones: Zones = inputs["zones"]
+        roads = _roads(inputs, options)
         _, period = facts(options.region, options.period)
-        # by the clock at the begin of the period
-        local = Period(period.begin + period.offset_us, period.end + period.offset_us)
+        # by the clock: a day on which it is changed has all hours, too, if not all of them are seen
+        begin, end = (at + period.offset_us for at in (period.begin, period.end))
+        local = Period(begin, end + period.change_us)
         bins = Bins(options.bins, local, "UTC")  # type: ignore[arg-type]
         bins.require_filled()
-        rows = _rows_of_shape(Shape.of(zones, bins), options.tables)
+        rows = _rows_of_shape(Shape.of(zones, bins, roads), options.wanted)
         if rows > MOST_ROWS:
             raise BadInput(
-                f"{len(zones):,} [[zones]] in {zones.districts:,} districts and {len(bins):,} [[bins]] "
+                f"{len(zones):,} [[zones]] in {zones.districts:,} districts"
+                + ("" if roads is None else f", {len(roads):,} [[roads]]")
+                + f" and {len(bins):,} [[bins]] "
                 f"would be some {rows:,} rows",
                 remedy="choose larger [[zones]], wider [[bins]]"
                 + (" or fewer districts" if options.district else "")
@@ -156,14 +165,14 @@ class CountsStep(Step[CountsOptions, Any, Nothing]):
         from freqdp_db.methods.counts.plan import assumed_round, second_round
         from freqdp_db.methods.counts.tables import expected_summary
 
-        design = _design(inputs["zones"], facts, timezone, options)
+        design = _design(inputs, facts, timezone, options)
         round_one = vars(earlier) if earlier is not None else {}
         known = all(len(round_one.get(name, ())) for name in design.first_round)
         if not known:
             round_one = assumed_round(design, objects or ASSUMED_OBJECTS)
         plan = second_round(design, round_one)
         counts: Counts = {
-            "rows": _rows_of_shape(design.shape, options.tables),
+            "rows": _rows_of_shape(design.shape, design.tables),
             "noisy_objects": objects or max(int(round_one["objects"][0]), 0),
             **dict(zip(SUMMARY, expected_summary(plan).tolist(), strict=True)),
         }
@@ -184,7 +193,7 @@ class CountsStep(Step[CountsOptions, Any, Nothing]):
     def errors(self, options: CountsOptions, counts: Counts) -> str:
         lost = [
             f"{100 * counts[f'{what}_lost']:.0f} % of {what}"
-            for what in ("visits", "trips", "stays")
+            for what in ("visits", "trips", "stays", "passages")
             if counts.get(f"{what}_lost", 0) > 0
         ]
         said = "A value lies within its margin of the bounded count with 95 % confidence, in every row."
@@ -217,23 +226,49 @@ def _rows_of_shape(shape: Shape, tables: tuple[str, ...]) -> int:
     of_zones = shape.zones * (1 if shape.sparse else shape.bins + 1)
     of_districts = shape.districts * (shape.bins + 1)
     each = {"visits": 1, "stays": 1, "flows": 2, "trips": 0}
-    rows = sum(each[table] * (of_zones + of_districts) for table in tables)
+    rows = sum(each.get(table, 0) * (of_zones + of_districts) for table in tables)
+    if ROADS in tables:
+        rows += shape.roads * (shape.bins + 1 if shape.few_roads else 1)
     return rows + (of_districts * shape.districts if "flows" in tables else 0)
 
 
 def design_of(world: StepContext, options: CountsOptions) -> Design:
     """What a release counts."""
     assert world.facts is not None, "the request was let through without public facts"
-    return _design(world.inputs["zones"], world.facts, world.build.timezone, options)
+    return _design(world.inputs, world.facts, world.build.timezone, options)
 
 
-def _design(zones: Zones, facts: Facts, timezone: str, options: CountsOptions) -> Design:
+def _design(
+    inputs: Mapping[str, Any], facts: Facts, timezone: str, options: CountsOptions
+) -> Design:
     from freqdp_db.methods.counts.plan import Design
     from freqdp_db.methods.counts.zones import Bins
 
     _, period = facts(options.region, options.period)
     bins = Bins(options.bins, period, timezone)  # type: ignore[arg-type]
-    return Design(zones, bins, options.tables, options.parameters, options.threshold)
+    return Design(
+        inputs["zones"],
+        bins,
+        options.wanted,
+        options.parameters,
+        options.threshold,
+        _roads(inputs, options),
+    )
+
+
+def _roads(inputs: Mapping[str, Any], options: CountsOptions) -> Roads | None:
+    """The roads that passages are counted on; raises BadInput."""
+    from freqdp_db.methods.counts.zones import roads_in
+
+    if ROADS not in options.wanted:
+        return None
+    roads = roads_in(inputs["roads"], inputs["zones"])
+    if not len(roads):
+        raise BadInput(
+            f"[[roads]] {options.roads}: no road has its middle in one of the zones",
+            remedy="name a table of the roads of the region, or choose other [[zones]]",
+        )
+    return roads
 
 
 def contributions_to(
@@ -243,7 +278,7 @@ def contributions_to(
     from freqdp_db.methods.counts.contributions import contributions_of
 
     design, facts = design_of(world, options), world.public_facts(options.region, options.period)
-    return contributions_of(trajectories, places, *facts, design.zones, design.bins)
+    return contributions_of(trajectories, places, *facts, design.zones, design.bins, design.roads)
 
 
 COUNTS = (
@@ -254,7 +289,10 @@ COUNTS = (
         kind="counts",
         guarantee=object_guarantee(CountsOptions, _ORIGIN, "counts", "The tables of counts"),
         unit="person",
-        needs=(Need("zones", "zones", {"zone": "zone", "district": "district"}),),
+        needs=(
+            Need("zones", "zones", {"zone": "zone", "district": "district"}),
+            Need("roads", "roads", optional=True),
+        ),
         books=partial(booked_rho, CountsOptions),
         publishes=RELATIONS,
     ),

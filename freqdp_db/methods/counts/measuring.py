@@ -9,7 +9,7 @@ epsilon-DP. What the second round measures depends on noisy numbers only.
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -77,7 +77,9 @@ def first_numbers(found: Contributions, design: Design) -> dict[str, Ints]:
         there |= items.counts > 0
         one = what.removesuffix("s")
         numbers[f"{one}_sizes"] = classes_of(items.counts)
-        for group, of in groups_of(what, items, design.zones, len(design.bins)).items():
+        for group, of in groups_of(
+            what, items, design.zones, len(design.bins), design.roads
+        ).items():
             if (name := f"{one}_{group}") in design.first_round:
                 ratio = RATIO * squares_of(items, of) // np.maximum(items.counts, 1)
                 numbers[name] = classes_of(ratio)
@@ -87,15 +89,15 @@ def first_numbers(found: Contributions, design: Design) -> dict[str, Ints]:
 def bounded_by(found: Contributions, plan: Plan) -> Contributions:
     """For how much the contributions of each object count."""
     bounded, design = {}, plan.design
-    for what in ("visits", "trips", "stays"):
+    for what in plan.bounds:
         items, bounds = getattr(found, what), plan.bounds[what]
         if design.budget.pure:
             bounded[what] = within_number(items, bounds.sizes)
             continue
-        groups = groups_of(what, items, design.zones, design.shape.bins)
+        groups = groups_of(what, items, design.zones, design.shape.bins, design.roads)
         limits = [(squares_of(items, group), bounds.of(name)) for name, group in groups.items()]
         bounded[what] = within_squares(items, [(items.counts, bounds.sizes), *limits])
-    return Contributions(**bounded)
+    return replace(found, **bounded)
 
 
 def totals(found: Contributions, plan: Plan) -> dict[str, Ints]:
@@ -122,10 +124,20 @@ def totals(found: Contributions, plan: Plan) -> dict[str, Ints]:
         "trips_class": (trips.size, trips.bin),
     }
     assert trips.size.max(initial=0) < TRIP_CLASSES
-    parts = {name: getattr(found, name).parts for name in ("visits", "trips", "stays")}
+    passages = found.passages
+    if plan.design.roads is not None:
+        of_road = passages.zone, passages.bin
+        of_district = plan.design.roads.district[passages.zone], passages.bin
+        rows |= {
+            "roads_road": of_road, "roads_district": of_district,
+            "kmh_road": of_road, "kmh_district": of_district,
+        }  # fmt: skip
+    parts = {what: items.parts for what, items in vars(found).items()}
+    parts |= {"flows": parts["trips"], "roads": parts["passages"]}
+    parts["kmh"] = parts["passages"] * passages.size
 
     def summed_up(name: str, part: NDArray[Any]) -> Ints:
-        weights = parts["trips" if name.startswith("flows") else name.partition("_")[0]]
+        weights = parts[name.partition("_")[0]]
         # sums of whole numbers below 2^53: exact
         return np.bincount(part, weights, minlength=plan[name].size).astype(np.int64)
 

@@ -26,6 +26,8 @@ from freqdp_db.methods.synthesis.public import LARGEST_DELTA
 from freqdp_db.privacy.accounting import pure_cost, rho_for
 
 TABLES = ("visits", "flows", "stays", "trips")
+ROADS = "roads"
+"""The table that there is if a table of roads is named."""
 MOST_THRESHOLD = 1_000_000_000
 
 MARGINS = {
@@ -38,11 +40,13 @@ MARGINS = {
     "flows_districts": "trips between two districts",
     "flows_zones": "trips between two zones",
     "trips_class": "trips of a class",
+    "roads_road": "passages of a road",
+    "roads_district": "passages in a district",
 }
 """What margins are said of, in one bin."""
 SUMMARY = (
     *(f"{name}_margin" for name in MARGINS),
-    *(f"{what}_lost" for what in ("visits", "trips", "stays")),
+    *(f"{what}_lost" for what in ("visits", "trips", "stays", "passages")),
 )
 """What is recorded of margins and of what bounds leave out, in this order; 0: not asked for."""
 
@@ -61,7 +65,14 @@ class CountsOptions:
     )
     bins: str = parameter(Choice(BIN_KINDS), "Time bins.", "hour-of-day")
     tables: tuple[str, ...] = parameter(
-        Words(TABLES), "What is counted, with commas between.", TABLES
+        Words((*TABLES, ROADS)),
+        "What is counted, with commas between. With [[roads]], roads are counted as well.",
+        TABLES,
+    )
+    roads: str | None = parameter(
+        Name("public.roads"),
+        "Public table of roads: passages and mean speed are counted for each. Slower, and the budget is "
+        "shared with them.",
     )
     epsilon: Decimal = parameter(
         Number(Decimal(20), "2", low=Decimal("0.01")),
@@ -87,6 +98,13 @@ class CountsOptions:
     period: Stretch | None = parameter(
         TimeStretch(), "Public: when the data may lie. Default: the dataset's."
     )
+
+    @property
+    def wanted(self) -> tuple[str, ...]:
+        """The tables, with that of roads if one is named."""
+        if self.roads is None or ROADS in self.tables:
+            return self.tables
+        return *self.tables, ROADS
 
     @property
     def parameters(self) -> Budget:

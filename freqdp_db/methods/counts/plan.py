@@ -14,9 +14,14 @@ from functools import cached_property
 
 import numpy as np
 
-from freqdp_db.methods.counts.contributions import LONGEST_STAY_MIN, TRIP_CLASSES, WHOLE
+from freqdp_db.methods.counts.contributions import (
+    FASTEST_KMH,
+    LONGEST_STAY_MIN,
+    TRIP_CLASSES,
+    WHOLE,
+)
 from freqdp_db.methods.counts.options import Budget
-from freqdp_db.methods.counts.zones import DISTANCE_CLASSES, Bins, Zones
+from freqdp_db.methods.counts.zones import DISTANCE_CLASSES, Bins, Roads, Zones
 from freqdp_db.model.arrays import Ints
 from freqdp_db.model.days import DAY_US
 from freqdp_db.privacy.accounting import gaussian_cost, sigma2_for
@@ -61,7 +66,7 @@ _BUSY = 5
 """Bounds are chosen for cells that hold so many times the mean."""
 
 # Parts of the budget after the first round.
-_TABLES = {"visits": 46, "flows": 41, "stays": 9, "trips": 4}
+_TABLES = {"visits": 46, "flows": 41, "stays": 9, "trips": 4, "roads": 40}
 _PARTS: dict[str, dict[str, int]] = {
     "visits": {
         "visits_zone": 35, "visits_zone_all": 55, "visits_district": 35, "visits_city": 10,
@@ -78,13 +83,19 @@ _PARTS: dict[str, dict[str, int]] = {
         "flows_to_district": 2, "flows_to_district_all": 3, "flows_picked": 1, "flows_cells": 3,
     },
     "trips": {"trips_city": 20, "trips_class": 80},
+    "roads": {
+        "roads_road": 15, "roads_road_all": 35, "roads_district": 15, "roads_district_all": 5,
+        "kmh_road": 3, "kmh_road_all": 12, "kmh_district": 7, "kmh_district_all": 8,
+    },
 }  # fmt: skip
 _DENSE_ONLY = ("visits_zone", "stays_zone", "flows_from", "flows_to")
 _SPARSE_ONLY = ("visits_district", "visits_picked", "visits_cells")
+_ROADS_BY_BIN = ("roads_road", "kmh_road")
 _ROUND = {
     "visits": ("sizes", "bins", "zones"),
     "trips": ("sizes", "bins", "departs", "districts", "reaches"),
     "stays": ("sizes", "bins", "districts"),
+    "passages": ("sizes", "cells", "roads", "areas", "districts"),
 }
 """Histograms of the first round, by what is counted: of numbers, and of how many times as large the sums of
 squares by group are, in steps of 1 / RATIO. With pure accounting those of numbers alone."""
@@ -102,15 +113,23 @@ class Shape:
     bins: int
     around: bool = False
     """Whether the last bin is a neighbour of the first."""
+    roads: int = 0
+    road_districts: int = 0
 
     @classmethod
-    def of(cls, zones: Zones, bins: Bins) -> Shape:
+    def of(cls, zones: Zones, bins: Bins, roads: Roads | None = None) -> Shape:
         around = bins.kind in ("hour-of-day", "hour-of-week", "parts-of-day")
-        return cls(len(zones), zones.districts, len(bins), around)
+        of_roads = (0, 0) if roads is None else (len(roads), roads.districts)
+        return cls(len(zones), zones.districts, len(bins), around, *of_roads)
 
     @property
     def sparse(self) -> bool:
         return self.zones * self.bins > MOST_DENSE
+
+    @property
+    def few_roads(self) -> bool:
+        """Whether they are measured by bin; otherwise over all bins together."""
+        return self.roads * self.bins <= MOST_DENSE
 
     def cells(self, table: str) -> int:
         """How many cells the finest level of visits or flows has."""
@@ -127,15 +146,20 @@ class Design:
     budget: Budget
     threshold: int | None = None
     """From how many noisy trips on flows between zones are picked; None: chosen by the plan."""
+    roads: Roads | None = None
+    """Those of the table of roads, if it is wanted."""
 
     @cached_property
     def shape(self) -> Shape:
-        return Shape.of(self.zones, self.bins)
+        return Shape.of(self.zones, self.bins, self.roads)
 
     @property
     def counted(self) -> list[str]:
-        """What is counted for the tables: visits, trips, stays."""
-        wanted = {"visits": {"visits"}, "trips": {"flows", "trips"}, "stays": {"stays"}}
+        """What is counted for the tables: visits, trips, stays, passages."""
+        wanted = {
+            "visits": {"visits"}, "trips": {"flows", "trips"}, "stays": {"stays"},
+            "passages": {"roads"},
+        }  # fmt: skip
         return [name for name, of in wanted.items() if of & set(self.tables)]
 
     @cached_property
@@ -170,9 +194,16 @@ class Bounds:
     departs: int = 0
     """of trips: in each bin and district where they begin, and where they end,"""
     districts: int = 0
-    """of trips and stays: in each district where they begin (of trips also where they end),"""
+    """of trips and stays: in each district where they begin (of trips also where they end); of passages:
+    in each district,"""
     reaches: int = 0
-    """of trips: in each class of distance."""
+    """of trips: in each class of distance,"""
+    cells: int = 0
+    """of passages: on each road in each bin,"""
+    roads: int = 0
+    """on each road,"""
+    areas: int = 0
+    """in each district in each bin."""
     lost: float = 0.0
     """About what part of all is not counted because of them, by the first round: see `part_lost`."""
 
@@ -180,6 +211,9 @@ class Bounds:
         """The bound for a group, as `groups_of` names them."""
         found: int = getattr(self, {"arrives": "departs", "ends": "districts"}.get(group, group))
         return found
+
+
+_LEAST_BOUNDS = Bounds(*[1] * 9)
 
 
 @dataclass(frozen=True)
@@ -232,7 +266,7 @@ class Plan:
 
     design: Design
     bounds: dict[str, Bounds]
-    """Of visits, trips and stays."""
+    """Of visits, trips and stays, and of passages if there are roads."""
     measurements: dict[str, Measurement]
     threshold: dict[str, int]
     """From which noisy number on a cell of visits or flows is picked."""
@@ -259,7 +293,7 @@ class Plan:
         return [table for table in ("visits", "flows") if f"{table}_cells" in self]
 
 
-_A_DAY = {"visit": 12, "trip": 3, "stay": 4}
+_A_DAY = {"visit": 12, "trip": 3, "stay": 4, "passage": 150}
 """What an object contributes in a day, about, by travel surveys: for plans, before anything is measured."""
 
 
@@ -294,11 +328,13 @@ def second_round(design: Design, round_one: Mapping[str, Ints]) -> Plan:
         "trips": ("flows_from_district", d * b, "departs"),
         "stays": ("stays_district", d * b, "bins"),
     }
+    if design.roads is not None:
+        chosen_for["passages"] = ("roads_road_all", shape.roads, "roads")
     if shape.sparse:
         chosen_for["visits"] = ("visits_district", d * b, "bins")
     if "flows" not in tables:
         chosen_for["trips"] = ("trips_class", TRIP_CLASSES * b, "bins")
-    bounds = {what: Bounds(1, 1, 1, 1, 1, 1) for what in chosen_for}
+    bounds = dict.fromkeys(chosen_for, _LEAST_BOUNDS)
     for what in design.counted:
         one = what.removesuffix("s")
         histograms = {
@@ -328,7 +364,9 @@ def second_round(design: Design, round_one: Mapping[str, Ints]) -> Plan:
 
 def _shares(design: Design) -> dict[str, Fraction]:
     """The part of the budget of each measurement."""
-    left_out = _DENSE_ONLY if design.shape.sparse else _SPARSE_ONLY
+    left_out: tuple[str, ...] = _DENSE_ONLY if design.shape.sparse else _SPARSE_ONLY
+    if not design.shape.few_roads:
+        left_out += _ROADS_BY_BIN
     weight = {name: _TABLES[name] for name in design.tables}
     whole = sum(weight.values())
     shares: dict[str, Fraction] = {}
@@ -349,6 +387,7 @@ def _measurements(design: Design, bounds: dict[str, Bounds]) -> dict[str, Measur
     shape, budget, shares = design.shape, design.budget, _shares(design)
     z, d, b = shape.zones, shape.districts, shape.bins
     visits, trips, stays = (bounds[what] for what in ("visits", "trips", "stays"))
+    passages, roads, rd = bounds.get("passages", _LEAST_BOUNDS), shape.roads, shape.road_districts
     # name: entries, whose bounds, and which of them bounds its squared L2 norm
     known = {
         "visits_zone": (z * b, visits, "sizes"),
@@ -379,15 +418,30 @@ def _measurements(design: Design, bounds: dict[str, Bounds]) -> dict[str, Measur
         "flows_cells": (z * z * b, trips, "departs"),
         "trips_city": (b, trips, "bins"),
         "trips_class": (TRIP_CLASSES * b, trips, "bins"),
+        "roads_road": (roads * b, passages, "cells"),
+        "roads_road_all": (roads, passages, "roads"),
+        "roads_district": (rd * b, passages, "areas"),
+        "roads_district_all": (rd, passages, "districts"),
+        "kmh_road": (roads * b, passages, "cells"),
+        "kmh_road_all": (roads, passages, "roads"),
+        "kmh_district": (rd * b, passages, "areas"),
+        "kmh_district_all": (rd, passages, "districts"),
     }
     found = {}
     for name, (size, of, group) in known.items():
         if name in shares:
-            times = WHOLE * (MINUTE_STEPS if name == "stays_minutes" else 1)
+            times = WHOLE * _largest_item(name)
             bound = of.sizes * times if budget.pure else of.of(group) * times**2
             amount = budget.whole * shares[name]
             found[name] = Measurement(name, size, bound, amount, budget.pure)
     return found
+
+
+def _largest_item(measurement: str) -> int:
+    """What one contribution adds to a measurement at most."""
+    if measurement == "stays_minutes":
+        return MINUTE_STEPS
+    return FASTEST_KMH if measurement.startswith("kmh_") else 1
 
 
 def _cleaned(histogram: Ints, noise: float) -> list[float]:
@@ -426,7 +480,7 @@ def _bounds(
     sizes = histograms.pop("sizes")
     total = _counted(sizes, math.inf)
     if total <= 0:
-        return Bounds(1, 1, 1, 1, 1, 1)
+        return _LEAST_BOUNDS
     times, kept = {"sizes": Fraction(1)}, 1.0
     for name, histogram in histograms.items():
         ratio, loss = _ratio(histogram)
@@ -551,6 +605,11 @@ class Draw:
     stay_sizes: Ints
     stay_bins: Ints
     stay_districts: Ints
+    passage_sizes: Ints
+    passage_cells: Ints
+    passage_roads: Ints
+    passage_areas: Ints
+    passage_districts: Ints
     visits_zone: Ints
     visits_zone_all: Ints
     visits_district: Ints
@@ -585,6 +644,15 @@ class Draw:
     flows_cells: Ints
     trips_city: Ints
     trips_class: Ints
+    roads_road: Ints
+    roads_road_all: Ints
+    roads_district: Ints
+    roads_district_all: Ints
+    kmh_road: Ints
+    """Sums of speeds in km/h; as all others, in parts of 1 / WHOLE."""
+    kmh_road_all: Ints
+    kmh_district: Ints
+    kmh_district_all: Ints
 
     def __len__(self) -> int:
         """How many noisy numbers."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from freqdp_db.methods.contract import StepContext, WorkingSet
+from freqdp_db.methods.counts.zones import roads_in
 from freqdp_db.methods.relations import Column, Relation
 
 Rows = Iterator[Mapping[str, Any]]
@@ -21,6 +22,12 @@ def _rows_of(table: str) -> Callable[[WorkingSet, StepContext], Rows]:
 
 def _zone_rows(state: WorkingSet, world: StepContext) -> Rows:
     yield from world.inputs["zones"].rows()
+
+
+def _road_rows(state: WorkingSet, world: StepContext) -> Rows:
+    assert world.shown is not None, "rows are of a release"
+    roads = roads_in(world.inputs["roads"], world.inputs["zones"])
+    yield from roads.rows(world.shown, world.build.source_srid)
 
 
 def _bin_rows(state: WorkingSet, world: StepContext) -> Rows:
@@ -59,13 +66,19 @@ _SUMS = (
     "Districts and the city are sums over their zones, and bin 0 is the sum over bins: an object that was "
     "in two zones counts twice."
 )
-_ON_MAPS = (
-    Column("level", "text", "zone, district or city: show one of them at a time."),
-    Column("bin_name", "text", "What the time bin is called."),
-    Column("value", "float8", "The count; where noise made it negative, 0."),
-    _MARGIN,
-    Column("estimate", "float8", "The count drawn towards what coarser levels suggest: for maps."),
-)
+
+
+def _on_maps(finest: str) -> tuple[Column, ...]:
+    return (
+        Column("level", "text", f"{finest}, district or city: show one of them at a time."),
+        Column("bin_name", "text", "What the time bin is called."),
+        Column("value", "float8", "The count; where noise made it negative, 0."),
+        _MARGIN,
+        Column(
+            "estimate", "float8", "The count drawn towards what coarser levels suggest: for maps."
+        ),
+    )
+
 
 RELATIONS = (
     Relation(
@@ -142,6 +155,57 @@ RELATIONS = (
         chosen_by="trips",
     ),
     Relation(
+        "_roads",
+        (
+            Column("road", "int8", "The road, district or city: see the table of roads."),
+            Column(
+                "bin",
+                "int4",
+                "The time bin of passages; 0: all bins together, their sum.",
+            ),
+            *_NUMBERS,
+            Column(
+                "mean_kmh",
+                "float8",
+                "Mean speed of passages, between two samples; at most 120 km/h each.",
+            ),
+            Column(
+                "mean_margin",
+                "float8",
+                "Half of its 95 % interval; 120: nothing is known of it, and it is that of the district.",
+            ),
+        ),
+        "Passages of roads on trips of at least 1 km: a trip passes a road when it comes to its middle. "
+        "Districts and the city are sums over their roads, and bin 0 is the sum over bins. Of very many "
+        "roads only all bins together are shown.",
+        key=("road", "bin"),
+        indexes=("bin",),
+        rows=_rows_of("roads"),
+        chosen_by="roads",
+    ),
+    Relation(
+        "_road",
+        (
+            Column(
+                "road", "int8", "Number of the road: roads first, then districts, then the city."
+            ),
+            Column("name", "text", "Of a road, its id in the table of roads: public."),
+            Column("level", "text", "road, district or city."),
+            Column("parent", "int8", "The district of a road, the city of a district; 0: none."),
+            Column(
+                "geom",
+                "geometry(MultiLineString)",
+                "Its line; of a district or the city those of its roads. In the SRID of the source.",
+            ),
+        ),
+        "Roads whose middle lies in a zone, and the districts of these zones: public, and made without the "
+        "data.",
+        key=("road",),
+        indexes=("geom",),
+        rows=_road_rows,
+        chosen_by="roads",
+    ),
+    Relation(
         "_zone",
         (
             Column(
@@ -179,7 +243,7 @@ RELATIONS = (
             _ZONE,
             _BIN,
             Column("name", "text", "What the zone is called."),
-            *_ON_MAPS,
+            *_on_maps("zone"),
             Column("geom", "geometry(MultiPolygon)", "The area of the zone."),
         ),
         "Visits with the areas of the zones, for a map: choose a level and a bin.",
@@ -194,7 +258,7 @@ RELATIONS = (
             _BIN_OF_TRIPS,
             Column("origin_name", "text", "What the origin is called."),
             Column("destination_name", "text", "What the destination is called."),
-            *_ON_MAPS,
+            *_on_maps("zone"),
             Column(
                 "geom",
                 "geometry(LineString)",
@@ -204,5 +268,22 @@ RELATIONS = (
         "Flows as lines between zones of the same level, for a map: choose a level and a bin.",
         chosen_by="flows",
         view="create_flows_line",
+    ),
+    Relation(
+        "_roads_map",
+        (
+            Column("road", "int8", "The road, district or city."),
+            Column("bin", "int4", "The time bin; 0: all bins together."),
+            Column("name", "text", "Of a road, its id in the table of roads."),
+            *_on_maps("road"),
+            Column("mean_kmh", "float8", "Mean speed; see mean_margin."),
+            Column(
+                "mean_margin", "float8", "Half of its 95 % interval; 120: nothing is known of it."
+            ),
+            Column("geom", "geometry(MultiLineString)", "The line of the road."),
+        ),
+        "Passages with the lines of the roads, for a map: choose a level and a bin.",
+        chosen_by="roads",
+        view="create_roads_map",
     ),
 )

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from freqdp_db.methods.counts.contributions import (
     DURATION_EDGES_MIN,
+    FASTEST_KMH,
     LONGEST_STAY_MIN,
     TRIP_CLASSES,
     WHOLE,
@@ -43,7 +44,7 @@ from freqdp_db.methods.counts.plan import (
     Shape,
     part_lost,
 )
-from freqdp_db.methods.counts.zones import BIN_KINDS, Bins, Zones
+from freqdp_db.methods.counts.zones import BIN_KINDS, Bins, Geography, Roads, Zones
 from freqdp_db.methods.synthesis.public import Period
 from freqdp_db.model.arrays import Ids, Ints
 
@@ -87,6 +88,13 @@ class Made:
     trips_value: Ints
     trips_margin: NDArray[np.float64]
     trips_estimate: NDArray[np.float64]
+    roads_road: Ids
+    roads_bin: Ids
+    roads_value: Ints
+    roads_margin: NDArray[np.float64]
+    roads_estimate: NDArray[np.float64]
+    roads_mean_kmh: NDArray[np.float64]
+    roads_mean_margin: NDArray[np.float64]
     summary: NDArray[np.float64]
     """As SUMMARY of `options` names it."""
     bins: Ints
@@ -94,10 +102,7 @@ class Made:
 
     def __len__(self) -> int:
         """How many rows of counts."""
-        return sum(
-            len(column)
-            for column in (self.visits_bin, self.flows_bin, self.stays_bin, self.trips_bin)
-        )
+        return sum(len(getattr(self, f.name)) for f in fields(self) if f.name.endswith("_bin"))
 
     def bins_in(self, timezone: str) -> Bins:
         """The time bins of its rows."""
@@ -140,9 +145,9 @@ class Solved:
 
 
 def solved(
-    levels: dict[str, Level], fits: dict[str, Fit], zones: Zones, shape: Shape, lost: float
+    levels: dict[str, Level], fits: dict[str, Fit], of: Geography, shape: Shape, lost: float
 ) -> Solved:
-    near = _neighbours(zones)
+    near = _neighbours(of)
     # levels are not kept: how they expect their parts holds on to all that was solved before
     all_bins_only = {name: level.all_bins_only for name, level in levels.items()}
     found = Solved(all_bins_only, {}, {}, {}, {}, lost)
@@ -167,13 +172,13 @@ def solved(
     return found
 
 
-@lru_cache(maxsize=1)
-def _neighbours(zones: Zones) -> dict[str, Near]:
+@lru_cache(maxsize=2)
+def _neighbours(of: Geography) -> dict[str, Near]:
     """By the names of levels."""
-    of_zones = Near.of(zones.x, zones.y)
-    of_districts = Near.of(*zones.district_centres())
+    of_finest = Near.of(of.x, of.y)
+    of_districts = Near.of(*of.district_centres())
     return {
-        **dict.fromkeys(("zone", "from", "to"), of_zones),
+        **dict.fromkeys((of.finest, "from", "to"), of_finest),
         **dict.fromkeys(("district", "from_district", "to_district"), of_districts),
     }
 
@@ -203,6 +208,11 @@ class Solutions:
     def pure(self) -> bool:
         return self.plan.design.budget.pure
 
+    @property
+    def roads(self) -> Roads:
+        assert self.plan.design.roads is not None, "only where they are counted"
+        return self.plan.design.roads
+
     @cached_property
     def district(self) -> Ints:
         return self.zones.district.astype(np.int64)
@@ -222,34 +232,36 @@ class Solutions:
             level = replace(level, total=total, total_variance=self.variance(whole))
         return level
 
-    def _solved(self, what: str, levels: dict[str, Level]) -> Solved:
-        """Of visits, stays or trips."""
+    def _solved(self, what: str, levels: dict[str, Level], of: Geography) -> Solved:
+        """Of visits, stays, trips or passages."""
         fits, design = least_squares(levels), self.plan.design
         name, city = f"{what.removesuffix('s')}_sizes", fits[_TOP]
         lost = part_lost(
             self.drawn[name], design.first_round[name], self.plan.bounds[what],
             float(city.value.sum()), float(city.total_variance[0, 0]),
         )  # fmt: skip
-        return solved(levels, fits, self.zones, design.shape, lost)
+        return solved(levels, fits, of, design.shape, lost)
 
-    def _areas(self, what: str) -> Solved:
-        """The city, its districts and their zones."""
+    def _areas(self, table: str, of: Geography) -> dict[str, Level]:
+        """The city, its districts and their zones or roads."""
         parents = {
             _TOP: (None, np.zeros(1, np.int64)),
-            "district": (_TOP, np.zeros(self.zones.districts, np.int64)),
-            "zone": ("district", self.district),
+            "district": (_TOP, np.zeros(of.districts, np.int64)),
+            of.finest: ("district", of.district.astype(np.int64)),
         }
-        return self._solved(
-            what, {name: self._level(f"{what}_{name}", *of) for name, of in parents.items()}
-        )
+        return {name: self._level(f"{table}_{name}", *part) for name, part in parents.items()}
 
     @cached_property
     def visits(self) -> Solved:
-        return self._areas("visits")
+        return self._solved("visits", self._areas("visits", self.zones), self.zones)
 
     @cached_property
     def stays(self) -> Solved:
-        return self._areas("stays")
+        return self._solved("stays", self._areas("stays", self.zones), self.zones)
+
+    @cached_property
+    def passages(self) -> Solved:
+        return self._solved("passages", self._areas("roads", self.roads), self.roads)
 
     @cached_property
     def trips(self) -> Solved:
@@ -279,7 +291,7 @@ class Solutions:
                 levels[name] = replace(self._level(f"flows_{name}", above, parent), like=like)
         if "trips" in self.plan.design.tables:
             levels["class"] = self._level("trips_class", _TOP, np.zeros(TRIP_CLASSES, np.int64))
-        return self._solved("trips", levels)
+        return self._solved("trips", levels, self.zones)
 
     def _like_visits(self, level: str) -> Callable[[Mapping[str, Table]], Table] | None:
         """Departures are expected in proportion to visits, if there are any."""
@@ -319,15 +331,14 @@ class Solutions:
             "shown_from": np.broadcast_to(0.0, value.shape),
         }
 
-    def area_rows(self, found: Solved) -> Columns:
-        zones = self.zones
-        ids = {
-            "zone": zones.zone_ids, "district": zones.district_ids, _TOP: np.array([zones.city_id]),
-        }  # fmt: skip
-        return _stacked([_rows(self.numbers(found, name), zone=ids[name]) for name in ids])
+    def area_rows(self, found: Solved, of: Geography) -> Columns:
+        ids = {of.finest: of.ids, "district": of.district_ids, _TOP: np.array([of.city_id])}
+        return _stacked(
+            [_rows(self.numbers(found, name), **{of.finest: ids[name]}) for name in ids]
+        )
 
     def visit_rows(self) -> Columns:
-        rows = self.area_rows(self.visits)
+        rows = self.area_rows(self.visits, self.zones)
         if "visits" not in self.plan.sparse:
             return rows
         zone, cells = self.cell_rows("visits")
@@ -339,10 +350,10 @@ class Solutions:
         ends = {
             _TOP: (city, city),
             "from_district": (district, np.repeat(city, zones.districts)),
-            "from": (zones.zone_ids, np.repeat(city, len(zones))),
+            "from": (zones.ids, np.repeat(city, len(zones))),
             "districts": (np.repeat(district, zones.districts), np.tile(district, zones.districts)),
             "to_district": (np.repeat(city, zones.districts), district),
-            "to": (np.repeat(city, len(zones)), zones.zone_ids),
+            "to": (np.repeat(city, len(zones)), zones.ids),
         }
         rows = [
             _rows(self.numbers(self.trips, name), origin=origin, destination=destination)
@@ -386,12 +397,21 @@ class Solutions:
 
     def stay_rows(self) -> Columns:
         """With mean minutes by district and bin, and of sums of these; zones have their district's."""
-        steps = self.drawn["stays_minutes"].reshape(-1, self.plan.design.shape.bins) / WHOLE
-        variance = np.full((self.zones.districts, 1), self.variance("stays_minutes"))
-        fits, pure = self.stays.fits, self.pure
-        mean, margin = _ratio(steps, variance, fits["district"], pure=pure)
-        of_city = steps.sum(axis=0, keepdims=True), variance.sum(axis=0, keepdims=True)
-        city_mean, city_margin = _ratio(of_city[0], of_city[1], fits[_TOP], pure=pure)
+        bins = self.plan.design.shape.bins
+        steps = self.drawn["stays_minutes"].reshape(-1, bins) / WHOLE
+        variance = self.variance("stays_minutes") * np.array([[bins] + [1] * bins])
+        fits, districts = self.stays.fits, self.zones.districts
+
+        def of_level(total: Table, spread: Table, level: str) -> tuple[Table, Table]:
+            """Counted in steps; as many minutes."""
+            sums = _with_all_bins(total), spread
+            found = _ratio(sums, fits[level], MINUTE_STEPS, pure=self.pure)
+            return found[0] * STEP_MIN, found[1] * STEP_MIN
+
+        mean, margin = of_level(steps, variance, "district")
+        city_mean, city_margin = of_level(
+            steps.sum(axis=0, keepdims=True), variance * districts, _TOP
+        )
         mean = np.where(margin >= LONGEST_STAY_MIN, city_mean, mean)
         shown = slice(0, 1 if self.stays.all_bins_only["zone"] else None)
         means = {
@@ -402,7 +422,37 @@ class Solutions:
                 ("mean_minutes", mean, city_mean), ("mean_margin", margin, city_margin),
             )
         }  # fmt: skip
-        return self.area_rows(self.stays) | means
+        return self.area_rows(self.stays, self.zones) | means
+
+    def road_rows(self) -> Columns:
+        """With mean speeds, from sums that are combined over levels as counts are.
+
+        Where nothing is known of a road, it has the mean of its district, and this that of the city; of
+        a bin of the city, that of all bins.
+        """
+        roads, counts = self.roads, self.passages
+        levels = self._areas("kmh", roads)
+        fits = least_squares(levels)
+        means, margins_of = [], []
+        above: Table | None = None
+        for name, level in levels.items():
+            fit, total = fits[name], fits[name].value
+            spread = fit.total_variance
+            if not level.all_bins_only:
+                total = _with_all_bins(total)
+                spread = np.hstack([spread, np.repeat(fit.variance, total.shape[1] - 1, axis=1)])
+            mean, margin = _ratio((total, spread), counts.fits[name], FASTEST_KMH, pure=self.pure)
+            known = mean[:, :1] if above is None else above[level.parent, : mean.shape[1]]
+            above = mean = np.where(margin >= FASTEST_KMH, known, mean)
+            means.append(mean.ravel())
+            margins_of.append(margin.ravel())
+        rows = self.area_rows(counts, roads)
+        del rows["shown_from"]
+        # levels from the top; rows begin with roads
+        return rows | {
+            "mean_kmh": np.concatenate(means[::-1]).round(1),
+            "mean_margin": np.concatenate(margins_of[::-1]).round(1),
+        }
 
     def summary(self) -> NDArray[np.float64]:
         """The median margin of each level in one bin, and what the bounds leave out."""
@@ -410,6 +460,7 @@ class Solutions:
         known = {f"{what}_lost": getattr(self, what).lost for what in self.plan.design.counted}
         trees = {
             "visits": "visits", "stays": "stays", "flows": "trips", "trips": "trips",
+            "roads": "passages",
         }  # fmt: skip
         for table in tables:
             found: Solved = getattr(self, trees[table])
@@ -428,7 +479,7 @@ def made_of(draw: Draw, plan: Plan) -> Made:
     found, bins = Solutions(vars(draw), plan), plan.design.bins
     rows_of = {
         "visits": found.visit_rows, "flows": found.flow_rows, "stays": found.stay_rows,
-        "trips": found.trip_rows,
+        "trips": found.trip_rows, "roads": found.road_rows,
     }  # fmt: skip
     columns: Columns = {
         f"{table}_{name}": column
@@ -489,18 +540,22 @@ def _in_order(parts: list[Columns], *key: str) -> Columns:
     return {name: rows.pop(name)[order] for name in list(rows)}
 
 
-def _ratio(steps: Table, variance: Table, fit: Fit, *, pure: bool) -> tuple[Table, Table]:
-    """Mean minutes and their margins; the longest stay as margin where there may be no stay at all."""
-    bins = steps.shape[1]
-    times = np.array([[bins] + [1] * bins])
-    total, count = _with_all_bins(steps), _with_all_bins(fit.value)
-    count_variance = np.hstack([fit.total_variance, np.repeat(fit.variance, bins, axis=1)])
+def _ratio(sums: tuple[Table, Table], fit: Fit, most: float, *, pure: bool) -> tuple[Table, Table]:
+    """Means of what is at most `most`, with margins; `most` as margin where there may be nothing at all.
+
+    sums: with their variances; all bins together first, or alone.
+    """
+    total, variance = sums
+    count, count_variance = fit.value, fit.total_variance
+    if (bins := total.shape[1] - 1) > 0:
+        count = _with_all_bins(count)
+        count_variance = np.hstack([count_variance, np.repeat(fit.variance, bins, axis=1)])
     sure = count > _SURE * np.sqrt(count_variance)
-    mean = np.clip(total / np.where(sure, count, 1.0), 0, MINUTE_STEPS)
-    mean = np.where(sure, mean, MINUTE_STEPS / 2)
-    error = np.sqrt(variance * times + mean**2 * count_variance) / np.where(sure, count, 1.0)
-    margin = np.minimum(margin_of(1.0, pure=pure) * error * STEP_MIN, LONGEST_STAY_MIN)
-    return mean * STEP_MIN, np.where(sure, margin, LONGEST_STAY_MIN)
+    mean = np.clip(total / np.where(sure, count, 1.0), 0, most)
+    mean = np.where(sure, mean, most / 2)
+    error = np.sqrt(variance + mean**2 * count_variance) / np.where(sure, count, 1.0)
+    margin = np.minimum(margin_of(1.0, pure=pure) * error, most)
+    return mean, np.where(sure, margin, most)
 
 
 def shrunk_to_nothing(noisy: NDArray[np.float64], variance: float) -> NDArray[np.float64]:

@@ -1,7 +1,7 @@
-"""Zones and time bins: public and complete, and how samples are assigned to them.
+"""Zones, roads and time bins: public and complete, and how samples are assigned to them.
 
 A zone is a polygon in the build's metres. Zones have numbers: in arrays from 0; in the tables of a release
-the zones come first, from 1, then the districts, then the city as a whole.
+the zones come first, from 1, then the districts, then the city as a whole. So have roads.
 """
 
 from __future__ import annotations
@@ -9,27 +9,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, get_args
 from zoneinfo import ZoneInfo
 
 import numpy as np
 from numpy.typing import NDArray
 
 from freqdp_db.errors import BadInput
-from freqdp_db.model.arrays import Ids, Ints, Metres
+from freqdp_db.model.arrays import Ids, Ints, Metres, offsets_of
 from freqdp_db.model.days import DAY_US, HOUR_US, local_times
 
 if TYPE_CHECKING:
     from freqdp_db.methods.counts.polygons import Polygons
     from freqdp_db.methods.synthesis.public import Period
+    from freqdp_db.model.trajectories import Shown
+    from freqdp_db.roads.network import Network
 
 OUTSIDE = -1
 """The zone of a place that lies in none, and the bin of a time that lies in none."""
 Shapes: TypeAlias = Sequence[bytes] | NDArray[np.void]
-CITY = "all zones"
-"""What the zone that holds all others is called."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,22 +60,22 @@ DISTANCE_CLASSES = len(_DISTANCES) + 1
 
 
 @dataclass(frozen=True, eq=False)
-class Zones:
-    """The zones of a release, and the districts that they belong to."""
+class Geography:
+    """What counts are of: zones or roads, the districts that they belong to, and all of them together."""
+
+    finest: ClassVar[str]
+    """What the finest level is called."""
+    whole: ClassVar[str]
+    """What everything together is called."""
 
     name: tuple[str, ...]
-    """Of each zone."""
+    """Of each zone or road."""
     district: Ids
-    """Of each zone, from 0."""
+    """Of each, from 0."""
     district_name: tuple[str, ...]
     x: Metres
     y: Metres
-    """The middle of each zone, in the build's metres."""
-    shapes: Callable[[], Iterable[Shapes]]
-    """Gives those of zones, then of districts, then of the city, block by block: EWKB, multipolygons in the
-    SRID of the source. Those of squares are made when asked for: only the table `_zone` needs them."""
-    places: Squares | Polygons
-    """How places are assigned."""
+    """The middle of each, in the build's metres."""
 
     def __len__(self) -> int:
         return len(self.name)
@@ -83,14 +83,6 @@ class Zones:
     @property
     def districts(self) -> int:
         return len(self.district_name)
-
-    def locate(self, x: Metres, y: Metres) -> Ids:
-        """The zone of each place, in the build's metres, or OUTSIDE.
-
-        A place on a border belongs to one of its sides, always to the same; where polygons overlap by a
-        hair, to the zone with the lower number.
-        """
-        return self.places.locate(x, y)
 
     def district_centres(self) -> tuple[Metres, Metres]:
         """The mean of the middles of their zones."""
@@ -100,6 +92,65 @@ class Zones:
             for c in (self.x, self.y)
         )
         return x, y
+
+    # Numbers in the tables.
+
+    @property
+    def ids(self) -> Ints:
+        return np.arange(1, len(self) + 1, dtype=np.int64)
+
+    @property
+    def district_ids(self) -> Ints:
+        return np.arange(len(self) + 1, self.city_id, dtype=np.int64)
+
+    @property
+    def city_id(self) -> int:
+        return len(self) + self.districts + 1
+
+    @property
+    def parents(self) -> Ints:
+        """Of each number in the tables, the one that it belongs to: a district, the city, or 0."""
+        parent = np.full(self.city_id, self.city_id, np.int64)
+        parent[: len(self)] = self.district_ids[self.district]
+        parent[-1] = 0
+        return parent
+
+    def rows_with(self, blocks: Iterable[Shapes]) -> Iterator[Mapping[str, Any]]:
+        """Those of the table `_zone` or `_road`. blocks: the shapes of all numbers, block by block."""
+        columns: dict[str, Any] = {
+            self.finest: np.arange(1, self.city_id + 1),
+            "name": [*self.name, *self.district_name, self.whole],
+            "level": [self.finest] * len(self) + ["district"] * self.districts + ["city"],
+            "parent": self.parents,
+        }
+        begin = 0
+        for shapes in blocks:
+            end = begin + len(shapes)
+            yield {name: column[begin:end] for name, column in columns.items()} | {"geom": shapes}
+            begin = end
+        assert begin == self.city_id
+
+
+@dataclass(frozen=True, eq=False)
+class Zones(Geography):
+    """The zones of a release."""
+
+    finest = "zone"
+    whole = "all zones"
+
+    shapes: Callable[[], Iterable[Shapes]]
+    """Gives those of zones, then of districts, then of the city, block by block: EWKB, multipolygons in the
+    SRID of the source. Those of squares are made when asked for: only the table `_zone` needs them."""
+    places: Squares | Polygons
+    """How places are assigned."""
+
+    def locate(self, x: Metres, y: Metres) -> Ids:
+        """The zone of each place, in the build's metres, or OUTSIDE.
+
+        A place on a border belongs to one of its sides, always to the same; where polygons overlap by a
+        hair, to the zone with the lower number.
+        """
+        return self.places.locate(x, y)
 
     def distance_classes(self) -> Ints:
         """How far each two districts are apart, in the order of origin and destination.
@@ -112,37 +163,74 @@ class Zones:
         unit = float(np.median(nearest)) if nearest.size else 1.0
         return np.searchsorted(_DISTANCES, away.ravel() / unit, side="right").astype(np.int64)
 
-    # Numbers in the tables.
-
-    @property
-    def zone_ids(self) -> Ints:
-        return np.arange(1, len(self) + 1, dtype=np.int64)
-
-    @property
-    def district_ids(self) -> Ints:
-        return np.arange(len(self) + 1, self.city_id, dtype=np.int64)
-
-    @property
-    def city_id(self) -> int:
-        return len(self) + self.districts + 1
-
     def rows(self) -> Iterator[Mapping[str, Any]]:
         """Those of the table `_zone`."""
-        parent = np.full(self.city_id, self.city_id, np.int64)
-        parent[: len(self)] = self.district_ids[self.district]
-        parent[-1] = 0
-        columns: dict[str, Any] = {
-            "zone": np.arange(1, self.city_id + 1),
-            "name": [*self.name, *self.district_name, CITY],
-            "level": ["zone"] * len(self) + ["district"] * self.districts + ["city"],
-            "parent": parent,
-        }
-        begin = 0
-        for shapes in self.shapes():
-            end = begin + len(shapes)
-            yield {name: column[begin:end] for name, column in columns.items()} | {"geom": shapes}
-            begin = end
-        assert begin == self.city_id
+        return self.rows_with(self.shapes())
+
+
+@dataclass(frozen=True, eq=False)
+class Roads(Geography):
+    """The roads of a release: those of a public table whose middle lies in a zone, and its district."""
+
+    finest = "road"
+    whole = "all roads"
+
+    network: Network
+    number: Ids
+    """Of each road of the network, its number here, from 0, or OUTSIDE."""
+
+    @classmethod
+    def of(cls, network: Network, zones: Zones) -> Roads:
+        x, y = network.middles()
+        zone = zones.locate(x, y)
+        kept = np.flatnonzero(zone != OUTSIDE)
+        known, district = np.unique(zones.district[zone[kept]], return_inverse=True)
+        number = np.full(len(network), OUTSIDE, np.int32)
+        number[kept] = np.arange(len(kept))
+        return cls(
+            tuple(map(str, network.road_id[kept].tolist())),
+            district.astype(np.int32),
+            tuple(zones.district_name[d] for d in known),
+            x[kept],
+            y[kept],
+            network,
+            number,
+        )
+
+    def rows(self, shown: Shown, srid: int) -> Iterator[Mapping[str, Any]]:
+        """Those of the table `_road`. shown: leads to the SRID of the source.
+
+        Roads are lines of one part; districts and the city are the lines of their roads.
+        """
+        road, x, y = self.network.corners()
+        inside = self.number[road] != OUTSIDE
+        x, y = shown.points(x[inside], y[inside])
+        corners = np.column_stack([x, y]).astype("<f8")
+        begins = offsets_of(self.number[road[inside]], len(self)).tolist()
+        line = b"\x01" + np.array([2], "<u4").tobytes()
+        lines = [
+            line + np.array([end - begin], "<u4").tobytes() + corners[begin:end].tobytes()
+            for begin, end in pairwise(begins)
+        ]
+        by_district: list[list[bytes]] = [[] for _ in self.district_name]
+        for one, district in zip(lines, self.district.tolist(), strict=True):
+            by_district[district].append(one)
+        yield from self.rows_with(
+            [_multi_line(parts, srid) for parts in level]
+            for level in ([[one] for one in lines], by_district, [lines])
+        )
+
+
+@lru_cache(maxsize=1)
+def roads_in(network: Network, zones: Zones) -> Roads:
+    """Made once for the steps of a release: what is known of its neighbours is kept with it."""
+    return Roads.of(network, zones)
+
+
+def _multi_line(lines: Sequence[bytes], srid: int) -> bytes:
+    """EWKB."""
+    head = b"\x01" + np.array([0x20000005, srid, len(lines)], "<u4").tobytes()
+    return head + b"".join(lines)
 
 
 def blocks_of(x: Metres, y: Metres, width: float) -> tuple[Ids, tuple[str, ...]]:

@@ -27,7 +27,7 @@ from freqdp_db.methods.contract import (
 from freqdp_db.methods.kinds import Choice, Duration, Meet, MeetingPlace, Whole
 from freqdp_db.methods.parameters import parameter
 from freqdp_db.methods.unlinking.options import CutOptions
-from freqdp_db.model.arrays import Flags, Ids, Ints, offsets_from, owners, within
+from freqdp_db.model.arrays import Flags, Ids, Ints, new_rows, offsets_from, owners, within
 from freqdp_db.model.trajectories import Areas, Locations, Trajectories
 from freqdp_db.privacy.guarantee import Guarantee, ProtectedUnit
 from freqdp_db.privacy.noise import RandomSource, released_ids
@@ -89,11 +89,7 @@ def first_boxes(trajectories: Trajectories, places: Locations, largest: int) -> 
     _require_room(x, y, minute, largest)
     owner = trajectories.owner
     order = np.lexsort((y, x, minute, owner))
-    again = np.zeros(len(order), np.bool_)
-    again[1:] = True
-    for column in (x, y, minute, owner):
-        again[1:] &= np.diff(column[order]) == 0
-    order = order[~again]
+    order = order[new_rows(x[order], y[order], minute[order], owner[order])]
     bounds = np.empty((len(SIDES), len(order)), np.int32)
     for side, column in zip((X_LOW, Y_LOW, T_LOW), (x, y, minute), strict=True):
         bounds[side], bounds[side + 1] = column[order], column[order] + 1

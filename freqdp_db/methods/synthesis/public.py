@@ -150,6 +150,9 @@ class Period:
     begin: int
     end: int
     offset_us: int = 0
+    """At the begin."""
+    change_us: int = 0
+    """By how much the clock is further ahead at the end."""
 
     @property
     def days(self) -> int:

@@ -20,7 +20,6 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
-from scipy.spatial import cKDTree
 
 from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.errors import BadInput
@@ -44,7 +43,7 @@ from freqdp_db.model.arrays import Flags, Ints, Metres, offsets_from, offsets_of
 from freqdp_db.model.kernels import derived, longer, splitmix64, stream
 from freqdp_db.model.trajectories import Locations, Trajectories
 from freqdp_db.roads.graph import RoadGraph, largest_part, make_graph
-from freqdp_db.roads.network import Network
+from freqdp_db.roads.network import Network, find_candidates
 from freqdp_db.roads.router import Prices, make_scratch, search
 
 STEP_M = 10.0
@@ -53,7 +52,6 @@ _LEAST_JUNCTIONS = 10
 _LEAST_COVER = 0.5
 _DIGEST_WORDS = 4
 _DENSE_M = 10.0
-_NEAREST = 12
 _ON_ROAD_M = 0.01
 
 
@@ -84,6 +82,8 @@ class RoadNet(NamedTuple):
     piece_of: Ints
     """Straight pieces of road r are piece_of[r] to piece_of[r + 1] - 1."""
     piece: NDArray[np.float64]
+    network: Network
+    """All roads of the table."""
 
     def digest(self) -> Ints:
         """Tells networks apart: what was sampled on one cannot be replayed on another."""
@@ -120,40 +120,16 @@ class RoadNet(NamedTuple):
         return Locations(x, y)
 
     def off_road(self, places: Locations) -> int:
-        """How many of these places are further from all roads than rounding explains.
-
-        By another way than `places`: the nearest of many points on the pieces, then its piece.
-        """
-        parts = np.maximum(np.ceil(self.piece[:, 5] / _DENSE_M), 1).astype(np.int64)
-        owner = np.repeat(np.arange(len(parts)), parts)
-        share = (within(offsets_from(parts)) + 0.5) / parts[owner]
-        dense = self.piece[owner, :2] + share[:, None] * (
-            self.piece[owner, 2:4] - self.piece[owner, :2]
-        )
-        points = np.column_stack([places.x, places.y])
-        _, near = cKDTree(dense).query(points, k=_NEAREST)
-        least = np.full(len(points), np.inf)
-        for column in np.minimum(near, len(dense) - 1).reshape(len(points), -1).T:
-            a, b = self.piece[owner[column], :2], self.piece[owner[column], 2:4]
-            along = ((points - a) * (b - a)).sum(axis=1) / np.maximum(
-                ((b - a) ** 2).sum(axis=1), 1e-12
-            )
-            foot = a + np.clip(along, 0.0, 1.0)[:, None] * (b - a)
-            least = np.minimum(least, np.hypot(*(points - foot).T))
-        return int((least > _ON_ROAD_M).sum())
+        """How many of these places are further from all roads of the table than rounding explains."""
+        near = find_candidates(self.network, places)
+        return int(((near.road[:, 0] < 0) | (near.away[:, 0] > _ON_ROAD_M)).sum())
 
 
 def road_net(roads: Network, region: Region, every_us: int) -> RoadNet:
     """The part of the roads inside the region in which every junction reaches every other."""
     graph = roads.graph
     inside = region.holds(graph.x, graph.y)
-    # a road that leaves the region between its ends is none of it
-    outside = ~(
-        region.holds(roads.piece[:, 0], roads.piece[:, 1])
-        & region.holds(roads.piece[:, 2], roads.piece[:, 3])
-    )
-    usable = np.bincount(roads.piece_road[outside], minlength=len(roads)) == 0
-    usable &= _held(roads, region)
+    usable = _held(roads, region)
     usable &= inside[graph.source] & inside[graph.target] & (graph.source != graph.target)
     joined = largest_part(
         graph.source[usable], graph.target[usable], graph.oneway[usable], len(graph.x)
@@ -176,14 +152,13 @@ def road_net(roads: Network, region: Region, every_us: int) -> RoadNet:
         offsets_from(steps - 1)[:-1],
         offsets_of(number[roads.piece_road[piece_kept]], len(kept)),
         roads.piece[piece_kept],
+        roads,
     )  # fmt: skip
 
 
 def _held(roads: Network, region: Region) -> Flags:
-    """Roads that lie in the region all along: between two corners of theirs an outline may be crossed."""
+    """Roads that lie in the region all along: between two corners of theirs it may be left."""
     held = np.ones(len(roads), np.bool_)
-    if region.outline is None:
-        return held
     parts = np.maximum(np.ceil(roads.piece[:, 5] / _DENSE_M), 1).astype(np.int64) + 1
     owner = np.repeat(np.arange(len(parts)), parts)
     share = (within(offsets_from(parts)) / (parts[owner] - 1))[:, None]

@@ -23,8 +23,8 @@ def unlinking_guarantee(what: str, remains: str, table: str = "trajectories") ->
             plain=[
                 what,
                 *left_out(values, protected),
-                "Nothing about it is proved: how much of an object somebody learns who knows a few "
-                "samples of it is measured (freqdp evaluate).",
+                "Nothing about it is proved. How much of an object an attacker learns who knows a few of "
+                "its samples is measured (freqdp evaluate).",
             ],
             artefacts={
                 "trajectories": {
@@ -96,13 +96,13 @@ _EDITED: frozenset[Kind] = frozenset({"edited"})
 UNLINKING = (
     Method(
         "swap",
-        "deals out among those who meet what each does next",
+        "where paths cross, shuffles which object continues along which",
         (SwapStep(),),
         kind="unlinked",
         guarantee=unlinking_guarantee(
-            "Wherever objects met, it was drawn who goes on as whom; the trajectory of an object that "
-            "met nobody is its own.",
-            "objects that seldom meet others: what goes on under one id may all be theirs",
+            "Where objects met, it was drawn which of them continues along which path; an object that "
+            "met no other keeps its own path.",
+            "objects that seldom meet others: all samples under one id may be theirs",
         ),
         after=_EDITED,
         explains="Trajectories are pieced together from several objects wherever these met, at true "
@@ -116,10 +116,10 @@ UNLINKING = (
         kind="unlinked",
         needs=(Need("roads", "roads", optional=True),),
         guarantee=unlinking_guarantee(
-            "Trips were cut into pieces with ids of their own; stays, and a while between two "
-            "pieces, were left out.",
-            "a whole piece, from whoever knows one of its samples; and pieces that few others could go on "
-            "as",
+            "Trips were cut into pieces, each with an id of its own. Stays were left out, and some minutes "
+            "between two pieces.",
+            "a whole piece, from anyone who knows one of its samples; and pieces that few others could "
+            "continue",
         ),
         after=_EDITED | {"unlinked"},
         explains="Each trajectory is a piece of a trip, without stays, with times on one clock for all. "

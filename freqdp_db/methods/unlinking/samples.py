@@ -142,7 +142,7 @@ def column_comments(dates: str | None) -> dict[str, str]:
     what = "Weekday, hour and minute" if dates == "hour-of-week" else "Hour and minute"
     said = f"{what} {{}}; the date is the same week or day for all, and is not when it happened."
     return {
-        "at": said.format("of the sample"),
+        "sampled_at": said.format("of the sample"),
         "start_at": said.format("of its first sample"),
         "end_at": said.format("of its last sample"),
         "day": "A day of the week that all times were moved into; not when it happened.",

@@ -73,7 +73,7 @@ def export_release(
     _require_writable(files, overwrite)
     written = 0
     with _writing(files) as drafts, database.begin(snapshot=True) as connection:
-        reader = ReleaseReader(connection, database, name, srid)
+        reader = ReleaseReader(connection, name, srid)
         system = ReferenceSystem.parse(reader.srid, reader.definition()) if reader.srid else None
         if not reader.catalog["granted"]:
             reason = why_not_granted(reader.catalog["guarantee"])
@@ -82,7 +82,7 @@ def export_release(
             each = len(_endings(format_name))
             data, guarantee, notice, dcat, *project = drafts[each * number : each * (number + 1)]
             extent = None
-            if reader.has_trajectories and system is not None:
+            if relations == [name] and system is not None and reader.has_trajectories:
                 with progress.stage("measure"):
                     extent = reader.extent()
                 _require_rows(reader, extent.rows)
@@ -99,7 +99,8 @@ def export_release(
                     said = reader.comments(relation)
                     several = len(relations) > 1
                     columns |= {f"{relation}.{c}" if several else c: said[c] for c in said}
-            written += rows
+            # of trajectories, the samples count
+            written += 0 if reader.has_trajectories and relations != [name] else rows
             document = guarantee_document(
                 reader.catalog, target, data, format_name, system, list(columns)
             )
@@ -125,9 +126,11 @@ def _relations_by_file(database: Database, name: str, format_name: str) -> dict[
     because programs open the first one. Views are written where there are geometries.
     """
     with database.begin(snapshot=True) as connection:
-        reader = ReleaseReader(connection, database, name)
+        reader = ReleaseReader(connection, name)
     if reader.has_trajectories:
-        return {"": [name]}
+        # GeoPackage and MF-JSON are one file
+        trips = reader.trips if format_name in ("csv", "geoparquet") else None
+        return {"": [name]} | ({"_trip": [trips]} if trips is not None else {})
     if format_name in _OF_TRAJECTORIES:
         raise BadInput(
             f"[[format]] {format_name}: release {name!r} has no trajectories",

@@ -137,6 +137,8 @@ def _geopackage(
                 geometry_name=column,
                 geometry_type=shape,
                 crs=crs,
+                # GDAL before 3.7, as in QGIS of Debian 12, warns of later versions
+                dataset_options={"VERSION": "1.3"},
                 layer_options={
                     "identifier": name if layer.name == "samples" else f"{name} ({layer.name})",
                     "description": reader.catalog["guarantee"]["plain"],
@@ -174,16 +176,22 @@ def write_table(
     table: str,
     system: ReferenceSystem | None,
     stage: Stage,
+    layer_name: str | None = None,
 ) -> int:
-    """Write a table of a release; the number of its rows."""
+    """Write a table of a release; the number of its rows.
+
+    layer_name: of a GeoPackage's layer, which has one geometry, the last one; None: as the table.
+    """
     columns = reader.columns(table)
     geometry = pa.string() if format_name == "csv" else pa.binary()
     shapes = {
         # a type such as `public.geometry(MultiPolygon,4326)`
         name: kind.partition("geometry(")[2].partition(",")[0]
-        for name, kind in columns.items()
+        for name, kind in reversed(columns.items())
         if "geometry(" in kind
     }
+    if format_name == "gpkg":
+        columns = {n: k for n, k in columns.items() if n not in list(shapes)[1:]}
     schema = pa.schema(
         [
             (name, geometry if name in shapes else _ARROW.get(kind, pa.string()))
@@ -197,13 +205,13 @@ def write_table(
         return "{}" if kind in _ARROW else "{}::text"
 
     def batches() -> Iterator[pa.RecordBatch]:
-        with closing(reader.rows(table, shown)) as chunks:
+        with closing(reader.rows(table, shown, list(columns))) as chunks:
             for rows in chunks:
                 values = [list(column) for column in zip(*rows, strict=True)]
                 arrays = [pa.array(v, field.type) for v, field in zip(values, schema, strict=True)]
                 yield pa.record_batch(arrays, schema=schema)
 
-    layer = Layer(table, schema, batches(), shapes)
+    layer = Layer(layer_name or table, schema, batches(), shapes)
     if format_name == "gpkg":
         return _geopackage(path, layer, stage, reader, system)
     if format_name == "csv":
@@ -228,9 +236,9 @@ class Format:
 def csv_columns(system: ReferenceSystem, areas: bool) -> list[str]:
     axes = ("lon", "lat") if system.geographic else ("x", "y")
     if not areas:
-        return ["trajectory_id", "seq", "at", *axes]
+        return ["trajectory_id", "seq", "sampled_at", *axes]
     sides = [f"{axis}_{end}" for end in ("min", "max") for axis in axes]
-    return ["trajectory_id", "seq", "at", *axes, *sides, "during_begin", "during_end"]
+    return ["trajectory_id", "seq", "sampled_at", *axes, *sides, "during_begin", "during_end"]
 
 
 def write_csv(
@@ -299,7 +307,7 @@ _BOX = pa.struct([pa.field(side, pa.float64(), nullable=False) for side in _SIDE
 
 def geoparquet_columns(system: ReferenceSystem, areas: bool) -> list[str]:
     more = ["area", "during_begin", "during_end"] if areas else []
-    return ["trajectory_id", "seq", "at", "geometry", *more, "bbox"]
+    return ["trajectory_id", "seq", "sampled_at", "geometry", *more, "bbox"]
 
 
 def write_geoparquet(
@@ -343,7 +351,9 @@ def write_geoparquet(
 
 _MOMENT = pa.timestamp("ms", tz="UTC")
 _KEY = [("geom", pa.binary()), ("trajectory_id", pa.int64())]
-_SAMPLES = pa.schema([*_KEY, ("seq", pa.int32()), ("at", _MOMENT), ("at_us", pa.int64())])
+_SAMPLES = pa.schema(
+    [*_KEY, ("seq", pa.int32()), ("sampled_at", _MOMENT), ("sampled_at_us", pa.int64())]
+)
 _AREAS = pa.schema([*_KEY, ("seq", pa.int32()), ("during_begin", _MOMENT), ("during_end", _MOMENT)])
 _LINES = pa.schema([*_KEY, ("day", pa.date32())])
 _LINES_A_BATCH = 500
@@ -357,9 +367,9 @@ def geopackage_columns(system: ReferenceSystem, areas: bool) -> list[str]:
 def write_geopackage(
     path: Path, reader: ReleaseReader, extent: Extent, system: ReferenceSystem, progress: Progress
 ) -> int:
-    """Write layers `samples` and `lines`, and `areas` where there are some; the number of samples.
+    """Write layers `samples` and `lines`, and `trips` or `areas`; the number of samples.
 
-    The format keeps times in milliseconds: `at_us` has the exact one, in microseconds since 1970.
+    The format keeps times in milliseconds: `sampled_at_us` has the exact one, in microseconds since 1970.
     """
     layers = [
         Layer("samples", _SAMPLES, _samples(reader), {"geom": "Point"}),
@@ -373,6 +383,9 @@ def write_geopackage(
         unit = "lines" if layer.name == "lines" else "rows"
         with progress.stage(f"export {layer.name}", total, unit) as stage:
             rows[layer.name] = _geopackage(path, layer, stage, reader, system)
+    if reader.trips is not None:
+        with progress.stage("export trips", unit="trips") as stage:
+            write_table("gpkg", path, reader, reader.trips, system, stage, "trips")
     with progress.stage("index"), closing(sqlite3.connect(path)) as file:
         for name in rows:
             key = "day" if name == "lines" else "seq"

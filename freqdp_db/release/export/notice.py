@@ -24,8 +24,8 @@ _WIDTH = 80
 _COLUMNS = {
     "trajectory_id": "an id that is valid in this release only; it identifies no object",
     "seq": "position in the trajectory, from 1, in time order",
-    "at": "time of the sample, in UTC",
-    "at_us": "the exact time: microseconds since 1970-01-01 UTC (`at` has milliseconds only)",
+    "sampled_at": "time of the sample, in UTC",
+    "sampled_at_us": "the same to the microsecond: microseconds since 1970-01-01 UTC",
     "lon": "longitude of the location's point",
     "lat": "latitude of the location's point",
     "x": "easting of the location's point",
@@ -202,7 +202,7 @@ def readme(document: dict[str, Any], rows: int, columns: Mapping[str, str]) -> s
             (
                 "Three layers: `areas`, `samples` with the centres of the areas, "
                 if areas
-                else "Two layers: `samples`, "
+                else "Layers: `samples`, `trips` with a line for each trip, "
             )
             + "and `lines` with one line for each day of a trajectory that has at least two "
             "samples; the M of a line's points is the time in seconds since 1970-01-01 UTC."

@@ -34,7 +34,7 @@ class LayerStyle:
 
 
 _STYLES = {
-    "samples": LayerStyle("Point", {}, {}, ("at",)),
+    "samples": LayerStyle("Point", {}, {}, ("sampled_at",)),
     "lines": LayerStyle("Line", {"line_color": f"{_INK},60", "line_width": "0.2"}, {}),
     "areas": LayerStyle(
         "Polygon",
@@ -47,6 +47,12 @@ _STYLES = {
         {"color": f"{_INK},160", "outline_color": "255,255,255,120", "outline_width": "0.1"},
         {"fillColor": _RAMP},
         subset='"bin" = 0 AND "level" = \'zone\'',
+    ),
+    "_roads_map": LayerStyle(
+        "Line",
+        {"line_color": f"{_INK},200", "line_width": "0.3"},
+        {"outlineWidth": _WIDTH, "outlineColor": _RAMP},
+        subset='"bin" = 0 AND "level" = \'road\'',
     ),
     "_flows_line": LayerStyle(
         "Line",
