@@ -33,9 +33,11 @@ from freqdp_db.methods.counts.estimation import (
     Level,
     _projected,
     least_squares,
+    margins,
     rounded,
     smoothed,
     sums,
+    total_margins,
 )
 from freqdp_db.methods.counts.measuring import (
     _picked,
@@ -263,6 +265,24 @@ def test_margins_hold_what_they_say(
     for name, hits in inside.items():
         error = (0.95 * 0.05 / max(len(hits), 1)) ** 0.5
         assert not len(hits) or abs(np.mean(hits) - 0.95) < 0.01 + 4 * error, (name, np.mean(hits))
+
+
+@pytest.mark.parametrize("bins", [1, 2, 24])
+@pytest.mark.parametrize("scale", [1.0, 40.0], ids=["by bins", "by their sum"])
+def test_margins_of_laplace_noise(bins: int, scale: float) -> None:
+    """Where a number is mostly one measured number, and where it is one of many that were added up."""
+    zones, noise = 40_000, np.random.default_rng(bins)
+    spread = {"bin": 1e3 * scale, "sum": 1e3 * math.sqrt(bins) / scale}
+    level = Level(
+        None, np.zeros(zones, np.int64), noise.laplace(0, spread["bin"], (zones, bins)),
+        2 * spread["bin"] ** 2, noise.laplace(0, spread["sum"], (zones, 1)), 2 * spread["sum"] ** 2,
+    )  # fmt: skip
+    (fit,) = least_squares({"zone": level}).values()
+    error = 4 * (0.95 * 0.05 / zones) ** 0.5
+    total = np.abs(fit.value.sum(axis=1, keepdims=True)) <= total_margins(fit, pure=True)
+    assert abs(total.mean() - 0.95) < 0.004 + error, total.mean()
+    one = np.abs(fit.value[:, :1]) <= margins(fit, pure=True)
+    assert abs(one.mean() - 0.95) < 0.004 + error, one.mean()
 
 
 def test_picked_cells_have_the_law_of_noise_on_every_cell() -> None:

@@ -91,6 +91,8 @@ class Fit:
     own_total_variance: Table
     largest: Table
     """The part of the variance that is one noisy number's, at most."""
+    total_largest: Table
+    """The same of the sum over all bins."""
 
     def without_own(self) -> Fit:
         """Only what is published of it: the rest is large, and serves to smooth estimates."""
@@ -129,10 +131,12 @@ def least_squares(levels: dict[str, Level]) -> dict[str, Fit]:
     fits = {}
     for name, level in levels.items():
         total = sums_of[name]
+        # that of the sum which was measured, or those of the bins that are summed up
+        largest = total.variance / min(level.total_variance, level.variance * bins**2)
         if level.all_bins_only:
             fits[name] = Fit(
                 total.value, total.variance, total.variance, total.own, total.own_variance,
-                total.own, total.own_variance, total.variance / level.total_variance,
+                total.own, total.own_variance, largest, largest,
             )  # fmt: skip
             continue
         bin = by_bin[name]
@@ -148,7 +152,11 @@ def least_squares(levels: dict[str, Level]) -> dict[str, Fit]:
         )  # fmt: skip
         fits[name] = Fit(
             value, variance, total.variance, own, own_variance, total.own, total.own_variance,
-            bin.variance / level.variance,
+            # that of the bin, or of the sum that is dealt out to few
+            np.maximum(
+                bin.variance / level.variance, largest * total.variance / (bins**2 * variance)
+            ),
+            largest,
         )  # fmt: skip
     return fits
 
@@ -206,15 +214,18 @@ def _solve(
 
 
 def margins(fit: Fit, *, pure: bool) -> Table:
-    """Half of the 95 % interval of each part: Gaussian, or mostly one Laplace number."""
-    times = _NORMAL + (_LAPLACE - _NORMAL) * fit.largest**2 if pure else _NORMAL
-    found: Table = times * np.sqrt(fit.variance + _ROUNDING)
-    return found
+    """Half of the 95 % interval of each part in a bin: Gaussian, or mostly one Laplace number."""
+    return _times(fit.largest, pure=pure) * np.sqrt(fit.variance + _ROUNDING)
 
 
-def total_margins(fit: Fit) -> Table:
-    """The same of the sums over all bins, in which many noises are added up."""
-    found: Table = _NORMAL * np.sqrt(fit.total_variance + _ROUNDING)
+def total_margins(fit: Fit, *, pure: bool) -> Table:
+    """The same of the sums over all bins."""
+    return _times(fit.total_largest, pure=pure) * np.sqrt(fit.total_variance + _ROUNDING)
+
+
+def _times(largest: Table, *, pure: bool) -> Table:
+    """How many standard deviations that is."""
+    found: Table = _NORMAL + pure * (_LAPLACE - _NORMAL) * largest**2
     return found
 
 

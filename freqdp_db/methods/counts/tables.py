@@ -318,7 +318,7 @@ class Solutions:
     def numbers(self, found: Solved, name: str) -> Columns:
         """bin, value, margin, estimate and shown_from of a level, with all bins together first."""
         value, estimate, fit = found.values[name], found.estimates[name], found.fits[name]
-        margin = total_margins(fit)
+        margin = total_margins(fit, pure=self.pure)
         if not found.all_bins_only[name]:
             by_bin = np.repeat(margins(fit, pure=self.pure), value.shape[1], axis=1)
             margin = np.concatenate([margin, by_bin], axis=1)
