@@ -162,7 +162,9 @@ class ReplayJournal:
             done = Taken(world, state, drawn, logged, options, after)
             found = step.check(done)
         except VerificationFailed as error:
-            raise VerificationFailed(f"step {number}: {error.message}") from None
+            raise VerificationFailed(
+                f"step {number}: {error.text}", remedy=error.remedy_text
+            ) from None
         recorded, counts = self._steps[number], step.counts(done)
         # an earlier version may not have counted all that this one does
         earlier = {n: v for n, v in counts.items() if n not in step.later_counts(options)}

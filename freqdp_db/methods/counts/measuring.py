@@ -47,6 +47,7 @@ def measured(found: Contributions, design: Design, source: RandomSource) -> Draw
         name: exact[name] + what.noise(source, what.size)
         for name, what in design.first_round.items()
     }
+    drawn["design"] = design.digest
     plan = second_round(design, drawn)
     found = bounded_by(found, plan)
     exact = totals(found, plan)

@@ -14,6 +14,7 @@ from functools import cached_property
 
 import numpy as np
 
+from freqdp_db.errors import VerificationFailed
 from freqdp_db.methods.counts.contributions import (
     FASTEST_KMH,
     LONGEST_STAY_MIN,
@@ -152,6 +153,12 @@ class Design:
     @cached_property
     def shape(self) -> Shape:
         return Shape.of(self.zones, self.bins, self.roads)
+
+    @cached_property
+    def digest(self) -> Ints:
+        """Tells the zones and roads from others: a draw says nothing of these."""
+        told = [self.zones.digest(), b"" if self.roads is None else self.roads.digest()]
+        return np.frombuffer(b"".join(told), "<i8").astype(np.int64)
 
     @property
     def counted(self) -> list[str]:
@@ -593,6 +600,8 @@ class Draw:
 
     Those of the first round count objects, all others parts of 1 / WHOLE."""
 
+    design: Ints
+    """The digest of the zones and roads that they are of."""
     objects: Ints
     visit_sizes: Ints
     visit_bins: Ints
@@ -656,9 +665,14 @@ class Draw:
 
     def __len__(self) -> int:
         """How many noisy numbers."""
-        return sum(len(getattr(self, f.name)) for f in fields(self))
+        return sum(len(getattr(self, f.name)) for f in fields(self)) - len(self.design)
 
 
 def plan_of(draw: Draw, design: Design) -> Plan:
-    """The plan that the first round of a draw leads to."""
+    """The plan that the first round of a draw leads to; raises VerificationFailed for other zones."""
+    if not np.array_equal(draw.design, design.digest):
+        raise VerificationFailed(
+            "the zones or roads are not those that the counts were made of",
+            remedy="bring back the tables that [[zones]] and [[roads]] name, as they were",
+        )
     return second_round(design, vars(draw))

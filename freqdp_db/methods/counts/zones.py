@@ -6,6 +6,7 @@ the zones come first, from 1, then the districts, then the city as a whole. So h
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -92,6 +93,14 @@ class Geography:
             for c in (self.x, self.y)
         )
         return x, y
+
+    def digest(self) -> bytes:
+        """Tells these from others: by names, districts and where the middles are, to the metre."""
+        told = hashlib.blake2b(digest_size=8)
+        told.update("\0".join([*self.name, "", *self.district_name]).encode())
+        for column in (self.district, np.rint(self.x), np.rint(self.y)):
+            told.update(column.astype("<i8").tobytes())
+        return told.digest()
 
     # Numbers in the tables.
 
