@@ -18,7 +18,13 @@ from freqdp_db.db.names import (
     postgis_schema,
     with_postgis,
 )
-from freqdp_db.db.statements import private_name, private_schema, rows_as
+from freqdp_db.db.statements import (
+    one_value,
+    private_name,
+    private_schema,
+    release_schema,
+    rows_as,
+)
 from freqdp_db.errors import BadInput, NotFound, PermissionMissing
 
 INTEGERS = {"int2", "int4", "int8"}
@@ -358,6 +364,31 @@ def require_timezone(connection: Connection, name: str) -> None:
 _LINEAGE = sql.SQL(
     "SELECT database_key, relation_oid, source_schema, source_relation FROM {}(%s::text, %s::text)"
 )
+# A table that was only looked something up in has no column of objects.
+_MADE_FROM = sql.SQL(
+    """
+    WITH behind AS (
+        SELECT database_key, relation_oid, source_schema, source_relation FROM {}(%s::text, %s::text)
+        UNION
+        SELECT database_key, relation_oid, source_schema, source_relation FROM {} WHERE build_id = %s
+    ), data AS (
+        SELECT * FROM behind
+        UNION
+        SELECT s.database_key, s.relation_oid, s.source_schema, s.source_relation
+        FROM {sources} s
+        WHERE s.object_column <> '' AND s.population_id IN (
+            SELECT met.population_id FROM {sources} met JOIN behind b ON
+                (b.relation_oid, b.database_key) = (met.relation_oid, met.database_key)
+                OR (b.source_schema, b.source_relation) = (met.source_schema, met.source_relation)
+        )
+    )
+    SELECT min(format('%%I.%%I', r.source_schema, r.source_relation))
+    FROM {lineage}(%s::text, %s::text) r
+    WHERE r.source_schema = ANY (%s) OR EXISTS (SELECT FROM data d WHERE
+        (d.relation_oid, d.database_key) = (r.relation_oid, r.database_key)
+        OR (d.source_schema, d.source_relation) = (r.source_schema, r.source_relation))
+    """
+)
 _UNTRACED = sql.SQL(
     """
     WITH behind AS (SELECT l.relation_oid::oid AS oid, l.* FROM {}(%s::text, %s::text) AS l)
@@ -416,15 +447,23 @@ def require_not_from(
     option: str,
     relation: tuple[str, str],
     source: tuple[str, str],
+    build: int | None = None,
 ) -> None:
-    """Refuse a public input that reads what the rows of a source come from, or builds of them."""
-    read = lineage(connection, *relation)
-    behind = {found.relation_oid for found in lineage(connection, *source)}
-    own = private_schema(connection)
-    if any(found.relation_oid in behind or found.source_schema == own for found in read):
+    """Refuse a public input that reads what the rows of a source, or of a build of it, come from.
+
+    Also another table of the same persons, as it is called or was read before, and builds and releases.
+    """
+    query = _MADE_FROM.format(
+        *(private_name(connection, name) for name in ("source_lineage", "build_source")),
+        sources=private_name(connection, "population_source"),
+        lineage=private_name(connection, "source_lineage"),
+    )
+    own = [private_schema(connection), release_schema(connection)]
+    made_from = one_value(connection, query, [*source, build, *relation, own])
+    if made_from is not None:
         raise BadInput(
-            f"{option} {format_relation(*relation)} reads the rows of {format_relation(*source)}: what is "
-            "made from the data is not public",
+            f"{option} {format_relation(*relation)} reads the rows of {made_from}: what is made from "
+            "the data is not public",
             remedy="name a table that was made without the data, such as a map",
         )
 

@@ -144,12 +144,12 @@ def require_public_tables(
     build: BuildRow,
     request: Request,
 ) -> None:
-    """For persons, refuse tables that are taken as public and read the source: as they are now."""
+    """For persons, refuse tables that are taken as public and read the data: as they are now."""
     if request.method.unit != "person":
         return
     source = dataset.source_schema, dataset.source_relation
     for option, relation in _public_tables(connection, build, request):
-        require_not_from(connection, option, relation, source)
+        require_not_from(connection, option, relation, source, build.build_id)
 
 
 def _public_tables(

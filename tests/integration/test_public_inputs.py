@@ -9,6 +9,7 @@ import pytest
 from world import freqdp, query, value
 
 from freqdp_db.errors import Busy
+from freqdp_db.methods.counts.family import CountsStep
 from freqdp_db.release import pipeline
 
 REGION, PERIOD = "2.0,48.5,2.8,49.2", "2024-05-01/2024-05-03"
@@ -192,6 +193,45 @@ def test_public_inputs_are_not_made_from_the_data(database_url: str, tmp_path: P
     freqdp(url, "dataset", "set", "d", "--region", "public.town").succeeded()
 
 
+def test_other_tables_of_the_same_persons_are_not_public(database_url: str) -> None:
+    """Nor are a source that has another name since, and releases: they are the same persons' data."""
+    url = database_url
+    _persons(url)
+    query(url, "CREATE TABLE trip AS SELECT * FROM w")
+    _add(url, *_FACTS, "--persons", "riders").succeeded()
+    freqdp(
+        url, "dataset", "add", "t", "--from", "public.trip", "--object", "who", "--time", "at",
+        "--lon", "lon", "--lat", "lat", "--persons", "riders", *_FACTS,
+    ).succeeded()  # fmt: skip
+    freqdp(url, "dataset", "build", "d").succeeded()
+    box = "SELECT 1 AS id, ST_MakeEnvelope(2.1, 48.6, 2.7, least(49.1, max({})), 4326) AS geom FROM {}"
+    query(url, f"CREATE VIEW zones AS {box.format('lat', 'w')}")
+    query(url, f"CREATE VIEW others AS {box.format('lat', 'trip')}")
+    freqdp(url, "anonymize", "d", "--method", "points", "--hold").succeeded()
+    query(url, f"CREATE VIEW held AS {box.format('ST_Y(geom)', 'freqdp_release.d_1')}")
+    asked = ("anonymize", "d", "--method", "counts", "--zone", "id", "--bins", "day", "--zones")
+    freqdp(url, *asked, "public.others").refused("--zones", "reads the rows of public.trip")
+    freqdp(url, *asked, "public.held").refused("--zones", "reads the rows of freqdp_release.d_1")
+    freqdp(url, "dataset", "set", "d", "--region", "public.others").refused("public.trip")
+    query(url, "ALTER TABLE w RENAME TO before")
+    freqdp(url, *asked, "public.zones").refused("--zones", "reads the rows of public.before")
+    query(url, "CREATE TABLE w AS SELECT * FROM before LIMIT 1")
+    freqdp(url, *asked, "public.zones").refused("--zones", "reads the rows of public.before")
+    # what a view of the same persons looks something up in may be public
+    query(
+        url,
+        "CREATE TABLE place AS SELECT 1 AS id, ST_MakeEnvelope(2.1, 48.6, 2.7, 49.1, 4326) AS geom",
+    )
+    query(url, "CREATE VIEW placed AS SELECT b.* FROM before b, place")
+    freqdp(url, "dataset", "drop", "t").succeeded()
+    freqdp(
+        url, "dataset", "add", "t", "--from", "public.placed", "--object", "who", "--time", "at",
+        "--lon", "lon", "--lat", "lat", "--persons", "riders",
+    ).succeeded()  # fmt: skip
+    assert _spends(url) == 1  # of points, which is nothing
+    freqdp(url, *asked, "public.place").succeeded()
+
+
 def test_a_view_that_reads_the_data_when_the_release_is_resumed(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -214,6 +254,45 @@ def test_a_view_that_reads_the_data_when_the_release_is_resumed(
     freqdp(url, "release", "resume", "d_1").refused("--zones", "public.zones", "public.w")
     query(url, f"CREATE OR REPLACE VIEW zones AS {box.format(2.7)}")
     freqdp(url, "release", "resume", "d_1").succeeded()
+
+
+def test_counts_are_not_carried_over_to_other_zones(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not by a release that goes on after its draw, and not by one that is verified."""
+    url = database_url
+    _persons(url)
+    query(
+        url,
+        "CREATE TABLE zones AS SELECT 2 * i + j AS id, ST_MakeEnvelope(2.1 + 0.2 * i, 48.6 + 0.2 * j, "
+        "2.3 + 0.2 * i, 48.8 + 0.2 * j, 4326) AS geom "
+        "FROM generate_series(0, 1) i, generate_series(0, 1) j",
+    )
+    _add(url, *_FACTS).succeeded()
+    freqdp(url, "dataset", "build", "d").succeeded()
+    asked = ("anonymize", "d", "--method", "counts", "--zones", "public.zones", "--zone", "id")
+    with monkeypatch.context() as lost:
+        lost.setattr(
+            CountsStep,
+            "carry_out",
+            lambda *_: (_ for _ in ()).throw(Busy("as if killed", remedy="go on")),
+        )
+        freqdp(url, *asked).refused("as if killed")
+    query(url, "CREATE TABLE before AS TABLE zones")
+    others = (
+        "DELETE FROM zones WHERE id = 1",
+        "INSERT INTO zones SELECT 9, ST_MakeEnvelope(2.5, 48.6, 2.6, 48.7, 4326)",
+        "UPDATE zones SET geom = ST_Translate(geom, 0.001, 0) WHERE id = 3",
+        "UPDATE zones SET id = 7 WHERE id = 0",
+    )
+    for command in (("release", "resume", "d_1"), ("release", "verify", "d_1")):
+        for change in others:
+            query(url, change)
+            found = freqdp(url, *command)
+            assert found.code == 3 and "zones or roads" in found.document["message"], change
+            assert "--zones" in found.document["remedy"]
+            query(url, "TRUNCATE zones; INSERT INTO zones TABLE before")
+        freqdp(url, *command).succeeded()
 
 
 _SPOTS = (
