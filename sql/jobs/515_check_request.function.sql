@@ -40,12 +40,16 @@ BEGIN
         -- zones may be those of a grid (grid:500m, h3:8)
         WHERE position(':' IN wanted ->> r.parameter) = 0
     LOOP
-        -- as it was typed, if there is such, else as PostgreSQL would read it
-        meant := coalesce(
-            CASE WHEN relation ~ '^[^.]+[.][^.]+$'
-                THEN to_regclass(format('%I.%I', split_part(relation, '.', 1), split_part(relation, '.', 2))) END,
-            to_regclass(relation)
-        );
+        -- as it was typed, if there is such, else as PostgreSQL would read it, if it is a name at all
+        BEGIN
+            meant := coalesce(
+                CASE WHEN relation ~ '^[^.]+[.][^.]+$'
+                    THEN to_regclass(format('%I.%I', split_part(relation, '.', 1), split_part(relation, '.', 2))) END,
+                to_regclass(relation)
+            );
+        EXCEPTION WHEN invalid_name OR syntax_error OR feature_not_supported THEN
+            meant := NULL;
+        END;
         IF meant IS NULL THEN
             RAISE EXCEPTION 'there is no table %, which is asked for', quote_literal(relation)
             USING ERRCODE = 'QF002', HINT = 'name one as schema.table';

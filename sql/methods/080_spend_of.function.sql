@@ -21,7 +21,8 @@ BEGIN
         -- in rho, which adds up over releases; a pure epsilon counts half its square
         amount := CASE WHEN spend_of.parameters ->> 'accounting' = 'zcdp'
             THEN ${private}.rho_of((spend_of.parameters ->> 'epsilon')::numeric, (spend_of.parameters ->> 'delta')::numeric)
-            ELSE trim_scale((spend_of.parameters ->> 'epsilon')::numeric ^ 2 / 2) END;
+            -- products are exact; powers and quotients are not
+            ELSE trim_scale((spend_of.parameters ->> 'epsilon')::numeric * (spend_of.parameters ->> 'epsilon')::numeric * 0.5) END;
         RETURN;
     END IF;
     SELECT coalesce(sum((spend_of.parameters ->> s)::numeric), 0) INTO amount

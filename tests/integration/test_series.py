@@ -231,9 +231,14 @@ def test_a_schedule_waits_for_a_table_that_is_gone(city: str) -> None:
         "--zones",
     )
     freqdp(city, "schedule", "add", "city", *counts, "demo.gone", *NIGHTLY).refused("demo.gone")
-    with pytest.raises(psycopg.Error, match="there is no table"):
-        query(city, "SELECT freqdp.request_release('city', 'counts', 0.5, "
-                    """'{"zones": "demo.gone", "window": "yesterday"}')""")  # fmt: skip
+    for name in ("demo.gone", "demo.areas; --", "no.such.demo.areas", "elsewhere.demo.areas"):
+        with pytest.raises(psycopg.Error, match="there is no table"):
+            query(
+                city,
+                "SELECT freqdp.request_release('city', 'counts', 0.5, "
+                "jsonb_build_object('zones', %s::text, 'window', 'yesterday'))",
+                name,
+            )
     ago = value(
         city, "SELECT to_char((now() AT TIME ZONE 'UTC') - interval '2 days', 'YYYY-MM-DD')"
     )

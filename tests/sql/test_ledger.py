@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import psycopg
@@ -371,3 +372,10 @@ def test_a_price_needs_all_that_it_is_made_of(spent: str) -> None:
             connection.execute("SELECT freqdp.spend_of(%s, %s::jsonb)", [method, parameters])
         assert refused.value.sqlstate == "QF001", (method, parameters)
     assert value(spent, "SELECT amount FROM freqdp.spend_of('swap', '{}')") == 0
+
+
+def test_a_pure_epsilon_is_booked_exactly(spent: str) -> None:
+    for epsilon in ("0.333333333", "1", "0.01", "19.999999999", "0.010000001"):
+        given = f'{{"epsilon": {epsilon}}}'
+        booked = value(spent, "SELECT amount FROM freqdp.spend_of('adatrace', %s::jsonb)", given)
+        assert Fraction(booked) == Fraction(epsilon) ** 2 / 2
