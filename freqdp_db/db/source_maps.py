@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import LiteralString
+from typing import Any, LiteralString
 
 import numpy as np
+import psycopg
+from numpy.typing import NDArray
 from psycopg import sql
 
 from freqdp_db.db.connection import Connection, driver
@@ -205,28 +207,20 @@ def read_roads(
     connection: Connection, relation: tuple[str, str], srid: int, mapping: Mapping[str, str]
 ) -> RoadRows:
     """The lines of an edge table as columns, in metres of the SRID."""
-    lines = sql.SQL(
-        "SELECT id, source, target, oneway::int::int2 AS oneway, geom FROM ({}) r "
-        "WHERE id IS NOT NULL AND source IS NOT NULL AND target IS NOT NULL"
-    ).format(select_roads(connection, relation, srid, mapping))
-    rows = read_arrays(
-        driver(connection),
-        sql.SQL("SELECT id, source, target, oneway FROM ({}) l ORDER BY id").format(lines),
-        _ROADS,
-    )
+    try:
+        rows, points = _read_lines(connection, select_roads(connection, relation, srid, mapping))
+    except (psycopg.errors.InternalError_, psycopg.errors.DataException):
+        raise BadInput(
+            f"{format_relation(*relation)} cannot be read as roads in SRID {srid}",
+            remedy="ids and junctions must be whole numbers, and lines must lie where the dataset does, "
+            "in the SRID that they say",
+        ) from None
     if len(rows["id"]) == 0 or (np.diff(rows["id"]) == 0).any():
         raise BadInput(
             f"{format_relation(*relation)} has "
             + ("no lines" if len(rows["id"]) == 0 else "several rows of one id"),
             remedy="give a table of roads, one row each: freqdp load roads makes one",
         )
-    corners = with_postgis(
-        postgis_schema(connection),
-        "SELECT id, {st_x}((d).geom) AS x, {st_y}((d).geom) AS y FROM "
-        "(SELECT id, {st_dumppoints}(geom) AS d FROM ({lines}) l) p ORDER BY id, (d).path[1]",
-        lines=lines,
-    )
-    points = read_arrays(driver(connection), corners, _CORNERS)
     road = np.searchsorted(rows["id"], points["id"])
     return RoadRows(
         rows["id"],
@@ -236,4 +230,24 @@ def read_roads(
         offsets_of(road, len(rows["id"])),
         points["x"],
         points["y"],
+    )
+
+
+def _read_lines(
+    connection: Connection, roads: sql.Composed
+) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]]]:
+    """Roads in order of their ids, and the corners of their lines."""
+    lines = sql.SQL(
+        "SELECT id, source, target, oneway::int::int2 AS oneway, geom FROM ({}) r "
+        "WHERE id IS NOT NULL AND source IS NOT NULL AND target IS NOT NULL"
+    ).format(roads)
+    corners = with_postgis(
+        postgis_schema(connection),
+        "SELECT id, {st_x}((d).geom) AS x, {st_y}((d).geom) AS y FROM "
+        "(SELECT id, {st_dumppoints}(geom) AS d FROM ({lines}) l) p ORDER BY id, (d).path[1]",
+        lines=lines,
+    )
+    rows = sql.SQL("SELECT id, source, target, oneway FROM ({}) l ORDER BY id").format(lines)
+    return read_arrays(driver(connection), rows, _ROADS), read_arrays(
+        driver(connection), corners, _CORNERS
     )
