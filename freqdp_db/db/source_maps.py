@@ -209,7 +209,7 @@ def read_roads(
     """The lines of an edge table as columns, in metres of the SRID."""
     try:
         rows, points = _read_lines(connection, select_roads(connection, relation, srid, mapping))
-    except (psycopg.errors.InternalError_, psycopg.errors.DataException):
+    except (psycopg.errors.InternalError_, psycopg.DataError):
         raise BadInput(
             f"{format_relation(*relation)} cannot be read as roads in SRID {srid}",
             remedy="ids and junctions must be whole numbers, and lines must lie where the dataset does, "

@@ -195,9 +195,14 @@ def test_roads_that_are_refused(town: str) -> None:
         "CREATE TABLE nowhere_on_earth AS SELECT 1 AS id, 1 AS source, 2 AS target, "
         "ST_GeomFromText('LINESTRING(4e8 5e9, 4e8 6e9)', 4326) AS geom",
     )
+    query(
+        town,
+        "CREATE VIEW in_words AS SELECT 'road ' || id AS id, source, target, geom FROM demo.town_roads",
+    )
     before = written(town)
     for options, said in (
         (("--roads", "public.nowhere_on_earth"), "cannot be read as roads in SRID"),
+        (("--roads", "public.in_words"), "cannot be read as roads in SRID"),
         (("--roads", "public.of_the_source"), "reads the rows of"),
         (("--roads", "public.nowhere"), "there is no table"),
         (("--roads", "demo.poi"), "has no column that looks like source"),
