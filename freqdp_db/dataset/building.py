@@ -30,11 +30,10 @@ from freqdp_db.dataset.snapping import GridCells, merge_cells, snap_anchors, sna
 from freqdp_db.dataset.text_values import Snap
 from freqdp_db.db import builds
 from freqdp_db.db.builds import Window, missing_index, window_build
-from freqdp_db.db.connection import Database, DatabaseRef
+from freqdp_db.db.connection import Database, DatabaseRef, hold
 from freqdp_db.db.copy import Layout, line_bytes, point_bytes
 from freqdp_db.db.datasets import DatasetRow
 from freqdp_db.db.ledger import require_traced
-from freqdp_db.db.locks import hold
 from freqdp_db.db.source import SourceRelation, definition_of
 from freqdp_db.engines.partitions import LOCAL, Engine, LocalPartitions, Partitions, PerPartition
 from freqdp_db.engines.ranges import add

@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 from psycopg import sql
 
-from freqdp_db.db.connection import Connection, driver
+from freqdp_db.db.connection import Connection, driver, private_name, private_schema, rows_as
 from freqdp_db.db.names import (
     format_name,
     format_relation,
@@ -18,7 +18,6 @@ from freqdp_db.db.names import (
     postgis_schema,
     with_postgis,
 )
-from freqdp_db.db.statements import private_name, private_schema, rows_as
 from freqdp_db.errors import BadInput, NotFound, PermissionMissing
 
 INTEGERS = {"int2", "int4", "int8"}

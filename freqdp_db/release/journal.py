@@ -13,9 +13,8 @@ import numpy as np
 import freqdp_db
 from freqdp_db.db import releases
 from freqdp_db.db.connection import Connection, Database, DatabaseRef
-from freqdp_db.db.draws import load_columns, load_edits
 from freqdp_db.db.ledger import require_booked
-from freqdp_db.db.releases import ReleaseRow, StepRow
+from freqdp_db.db.releases import ReleaseRow, StepRow, load_columns, load_edits
 from freqdp_db.engines.partitions import PerPartition
 from freqdp_db.errors import ResumeRefused, VerificationFailed
 from freqdp_db.methods.contract import Counts, Recorded, StepContext, Taken, WorkingSet

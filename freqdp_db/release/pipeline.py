@@ -17,15 +17,13 @@ import freqdp_db
 from freqdp_db.dataset.memory import load_build
 from freqdp_db.db import releases, staging
 from freqdp_db.db.builds import BuildRow, find_build, sweep_builds, window_name
-from freqdp_db.db.connection import Connection, Database
+from freqdp_db.db.connection import Connection, Database, hold, release_schema
 from freqdp_db.db.datasets import DatasetRow, get_dataset
 from freqdp_db.db.ledger import require_booked
-from freqdp_db.db.locks import hold
 from freqdp_db.db.published import gone, require_ours, require_replaceable
 from freqdp_db.db.releases import ReleaseRow
 from freqdp_db.db.schema import require_declared
 from freqdp_db.db.source import relation_exists
-from freqdp_db.db.statements import release_schema
 from freqdp_db.engines.partitions import LOCAL, Engine
 from freqdp_db.errors import BadInput, Busy, NotFound, SchemaInUse
 from freqdp_db.methods.loop import run_steps

@@ -16,9 +16,8 @@ from freqdp_db.dataset.reading import late_rows
 from freqdp_db.db.builds import BuildRow, Window, find_build, sparse_objects
 from freqdp_db.db.connection import Database
 from freqdp_db.db.datasets import DatasetRow
-from freqdp_db.db.draws import load_columns
 from freqdp_db.db.ledger import Budget, budget_of, per_unit
-from freqdp_db.db.releases import list_releases, request_hash, same_request
+from freqdp_db.db.releases import list_releases, load_columns, request_hash, same_request
 from freqdp_db.db.source import definition_of
 from freqdp_db.engines.partitions import LOCAL, Engine
 from freqdp_db.errors import BadInput

@@ -14,8 +14,7 @@ from servers import SharedServer, clone_of, cloned
 from world import freqdp, query, written
 
 from freqdp_db.dataset.memory import load_build
-from freqdp_db.db.draws import load_columns, load_edits
-from freqdp_db.db.releases import find_release
+from freqdp_db.db.releases import find_release, load_columns, load_edits
 from freqdp_db.evaluation import audit
 from freqdp_db.evaluation.evaluate import PUBLISHABLE
 from freqdp_db.evaluation.pair import load_case
