@@ -22,11 +22,17 @@ from numpy.typing import NDArray
 
 import freqdp_db
 from freqdp_db.dataset import cleaning
-from freqdp_db.dataset.cleaning import REASONS, TIME_UNITS
+from freqdp_db.dataset.cleaning import (
+    REASONS,
+    TIME_UNITS,
+    GridCells,
+    merge_cells,
+    snap_anchors,
+    snap_exact,
+)
 from freqdp_db.dataset.findings import Findings, SeenTimes, look_at, moment, seen_times
 from freqdp_db.dataset.projection import WGS84, ReferenceSystem, seen_degrees, transform, utm_srid
 from freqdp_db.dataset.reading import RawRows, Source, read_source
-from freqdp_db.dataset.snapping import GridCells, merge_cells, snap_anchors, snap_exact
 from freqdp_db.dataset.text_values import Snap
 from freqdp_db.db import builds
 from freqdp_db.db.builds import Window, missing_index, window_build

@@ -43,7 +43,7 @@ from freqdp_db.db.ledger import accounts_of_same_rows
 from freqdp_db.db.names import did_you_mean
 from freqdp_db.errors import AlreadyExists, BadData, Busy, NotFound, VerificationFailed
 from freqdp_db.model.arrays import Ints
-from freqdp_db.model.edits import EditLog, EditRuns, Edits, Operation, PfTargets, TfTargets
+from freqdp_db.model.trajectories import EditLog, EditRuns, Edits, Operation, PfTargets, TfTargets
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from freqdp_db.methods.registry import require_partitioned
 from freqdp_db.privacy.guarantee import ProtectedUnit
 from freqdp_db.privacy.noise import SeededSource
 from freqdp_db.progress import Progress
+from freqdp_db.release.catalogue import not_protected_lines, odd_size, way_out, whole_user
 from freqdp_db.release.conflicts import refuse_conflicting_releases, said_of_others
 from freqdp_db.release.inputs import (
     DEFAULT_MEMORY,
@@ -37,7 +38,6 @@ from freqdp_db.release.inputs import (
     search_within,
 )
 from freqdp_db.release.request import Request
-from freqdp_db.release.summary import not_protected_lines, odd_size, way_out, whole_user
 
 _TRIAL_SEED = 0
 # Rows a second that writing, indexing and verifying a release takes, on a modest machine.

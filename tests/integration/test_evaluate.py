@@ -22,7 +22,7 @@ from freqdp_db.evaluation.report.words import meaning_of
 from freqdp_db.methods.frequency.applying import apply_edits, coarsen_times
 from freqdp_db.methods.frequency.partition import Partition
 from freqdp_db.methods.frequency.steps import key_of
-from freqdp_db.model.edits import PfTargets, TfTargets
+from freqdp_db.model.trajectories import PfTargets, TfTargets
 from freqdp_db.privacy import accounting as mechanism
 from freqdp_db.privacy.noise import SeededSource, scale_for
 from freqdp_db.progress import Progress
