@@ -72,13 +72,14 @@ class SharedServer:
         return cls(directory)
 
     @contextmanager
-    def _locked(self, what: str = "server") -> Iterator[None]:
+    def locked(self, what: str = "server") -> Iterator[None]:
+        """One worker of the run at a time."""
         with (self.directory / f"{what}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
     def get(self) -> TestServer:
-        with self._locked():
+        with self.locked():
             if not self._record.exists():
                 self._record.write_text(json.dumps(asdict(_start(self.directory))))
             return TestServer(**json.loads(self._record.read_text()))
@@ -96,7 +97,7 @@ class SharedServer:
         server = self.get()
         name = f"{server.run}_{what}"
         made = self.directory / f"{what}.made"
-        with self._locked(what):
+        with self.locked(what):
             if not made.exists():
                 _make_template(server, name, base)
                 if fill is not None:

@@ -227,7 +227,7 @@ def _kill(server: EmbeddedServer) -> None:
 
     def gone() -> bool:
         try:
-            psycopg.connect(server.conninfo(), connect_timeout=5).close()
+            psycopg.connect(server.conninfo()).close()
         except psycopg.OperationalError:
             return True
         return False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from xml.etree import ElementTree as Xml
 
 import psycopg
 import pyogrio
@@ -110,6 +111,10 @@ def test_one_geopackage(made: str, tmp_path: Path) -> None:
     for layer in ("vans_1_visits_map", "vans_1_flows_line"):
         fields = set(pyogrio.read_info(out, layer=layer)["fields"])
         assert {"value", "margin", "estimate", "bin_name", "level"} <= fields
+    # in QGIS, flows are drawn above the map of visits
+    project = Xml.fromstring(out.with_name("counts.gpkg.qgs").read_text("utf-8").partition("\n")[2])
+    drawn = [node.get("name") for node in project.findall("layer-tree-group/layer-tree-layer")]
+    assert drawn == ["vans_1_flows_line", "vans_1_visits_map"]
 
 
 def test_margins_and_membership(made: str) -> None:

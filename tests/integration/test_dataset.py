@@ -504,7 +504,9 @@ def _left(budget: dict[str, Any]) -> tuple[Decimal, Decimal]:
 def test_second_build_at_once_is_refused(city: str) -> None:
     with opened(city) as database, hold(database, "dataset", 1, "dataset 'city'"):
         holder = value(
-            city, "SELECT pid FROM pg_stat_activity WHERE application_name = 'freqdp tests'"
+            city,
+            "SELECT pid FROM pg_stat_activity WHERE application_name = 'freqdp tests' "
+            "AND datname = current_database()",
         )
         for command in ("build", "drop"):
             refusal = freqdp(city, "dataset", command, "city").refused(

@@ -202,8 +202,7 @@ def test_a_server_that_is_about_to_stop(server: EmbeddedServer) -> None:
     asked.join(timeout=1)
     assert asked.is_alive(), "waits for the one that is stopping"
     client.close()
-    asked.join(timeout=60)
-    assert not asked.is_alive()
+    asked.join()
     assert server.status().pid not in (None, pid)
 
 
@@ -219,7 +218,7 @@ def test_two_commands_at_once(scratch: Path) -> None:
     both = [
         subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) for _ in range(2)
     ]
-    answers = {process.communicate(timeout=60)[0].strip() for process in both}
+    answers = {process.communicate()[0].strip() for process in both}
     assert [process.returncode for process in both] == [0, 0]
     server = EmbeddedServer(scratch / "data")
     assert answers == {server.conninfo()}

@@ -234,7 +234,12 @@ def test_one_session_at_a_time(city: str, other: str) -> None:
         first.execute(schema)
         second = pool.submit(freqdp, city, "release", "publish", "--to", other, "--all")
         wait_for(
-            lambda: value(other, "SELECT count(*) FROM pg_locks WHERE NOT granted"), "a session"
+            lambda: value(
+                other,
+                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "
+                "AND wait_event_type = 'Lock'",
+            ),
+            "a session",
         )
         first.commit()
         second.result().refused("another session is publishing")

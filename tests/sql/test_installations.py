@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import psycopg
 import pytest
 from installed import OURS, POINTS, check_tables, query, roles_dropped, whole_job
 from library import METRIC_SRID, make_points, opened
@@ -85,18 +84,18 @@ def test_unusable_schema_names_are_refused(name: str) -> None:
 def owner_url(shared_server: SharedServer, empty_database_url: str) -> Iterator[str]:
     """A database whose owner may do anything in it, but create no roles."""
     role = "freqdp_test_owner"
-    with psycopg.connect(shared_server.get().dsn, autocommit=True) as connection:
-        connection.execute(f"DROP ROLE IF EXISTS {role}".encode())
-        connection.execute(f"CREATE ROLE {role} NOLOGIN".encode())
     name = conninfo_to_dict(empty_database_url)["dbname"]
-    query(empty_database_url, f'ALTER DATABASE "{name}" OWNER TO {role}')
-    try:
-        yield make_conninfo(empty_database_url, options=f"-c role={role}")
-    finally:
-        query(empty_database_url, f"DROP OWNED BY {role}")
-        query(empty_database_url, f'ALTER DATABASE "{name}" OWNER TO CURRENT_USER')
-        with psycopg.connect(shared_server.get().dsn, autocommit=True) as connection:
-            connection.execute(f"DROP ROLE {role}".encode())
+    # roles are the whole server's: this one and those of the schema `alone` are one test's at a time
+    with shared_server.locked(role):
+        query(empty_database_url, f"DROP ROLE IF EXISTS {role}")
+        query(empty_database_url, f"CREATE ROLE {role} NOLOGIN")
+        query(empty_database_url, f'ALTER DATABASE "{name}" OWNER TO {role}')
+        try:
+            yield make_conninfo(empty_database_url, options=f"-c role={role}")
+        finally:
+            query(empty_database_url, f"DROP OWNED BY {role}")
+            query(empty_database_url, f'ALTER DATABASE "{name}" OWNER TO CURRENT_USER')
+            query(empty_database_url, f"DROP ROLE {role}")
 
 
 def test_without_the_right_to_create_roles(owner_url: str) -> None:

@@ -272,6 +272,6 @@ def test_notices_carry_the_name_of_the_schema(empty_database_url: str) -> None:
             listening.execute(sql.SQL("LISTEN {}").format(sql.Identifier(own["schema"] + "_job")))
             with database.begin() as connection:
                 request_release(connection, "d", {"method": "lg"})
-            assert [n.channel for n in listening.notifies(timeout=5, stop_after=1)] == [
+            assert [n.channel for n in listening.notifies(timeout=300, stop_after=1)] == [
                 own["schema"] + "_job"
             ]

@@ -31,8 +31,10 @@ def _objects(url: str, private: str = "freqdp", published: str = "freqdp_release
             f"JOIN pg_namespace n ON n.oid = relnamespace WHERE {OURS} ORDER BY 1",
             "SELECT p.oid, p.xmin::text, proname, prosrc, proacl::text FROM pg_proc p "
             f"JOIN pg_namespace n ON n.oid = pronamespace WHERE {OURS} ORDER BY 1",
-            "SELECT r.oid, r.xmin::text, r.rolname FROM pg_roles, pg_authid r "
-            "WHERE r.oid = pg_roles.oid AND %(private)s <> %(release)s ORDER BY 1",
+            # others' roles of this server come and go
+            "SELECT oid, xmin::text, rolname FROM pg_authid WHERE rolname IN ("
+            "SELECT %(private)s || '_' || kind FROM "
+            "unnest(ARRAY['admin', 'runner', 'analyst', 'auditor']) kind) ORDER BY 1",
         )
     ]
 

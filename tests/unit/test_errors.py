@@ -163,7 +163,7 @@ def test_an_interrupt_inside_of_a_finaliser_is_not_lost(monkeypatch: pytest.Monk
     try:
         with pytest.raises(KeyboardInterrupt):
             Finalised()
-            time.sleep(10)
+            time.sleep(600)
     finally:
         signal.signal(signal.SIGALRM, before)
 

@@ -13,8 +13,10 @@ from xml.etree import ElementTree as Xml
 from freqdp_db.dataset.projection import ReferenceSystem
 
 _INK = "8,48,94"
-_RAMP = 'ramp_color(\'Viridis\', scale_linear("value", 0, maximum("value"), 0, 1))'
-_WIDTH = 'scale_linear("value", 0, maximum("value"), 0, 3)'
+_SIGNAL = "255,127,14"
+"""Of lines that have to be seen on top of a coloured map."""
+_RAMP = 'ramp_color(\'Viridis\', scale_linear("estimate", 0, maximum("estimate"), 0, 1))'
+_WIDTH = 'scale_linear("estimate", 0, maximum("estimate"), 0, 3)'
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,8 @@ class LayerStyle:
     """One column, or begin and end."""
     subset: str = ""
     """Which rows are shown at first."""
+    checked: bool = True
+    """Whether the layer is shown at first."""
 
 
 _STYLES = {
@@ -52,13 +56,14 @@ _STYLES = {
         "Line",
         {"line_color": f"{_INK},200", "line_width": "0.3"},
         {"outlineWidth": _WIDTH, "outlineColor": _RAMP},
-        subset='"bin" = 0 AND "level" = \'road\'',
+        subset='"bin" = 0 AND "level" = \'road\' AND "value" > "margin"',
+        checked=False,
     ),
     "_flows_line": LayerStyle(
         "Line",
-        {"line_color": f"{_INK},140", "line_width": "0.3"},
+        {"line_color": f"{_SIGNAL},200", "line_width": "0.3"},
         {"outlineWidth": _WIDTH},
-        subset='"bin" = 0',
+        subset='"bin" = 0 AND "level" = \'district\' AND "value" > "margin"',
     ),
 }
 """By the name of the layer, or by how it ends."""
@@ -67,7 +72,7 @@ _STYLES = {
 def write_project(
     path: Path, geopackage: str, title: str, layers: list[str], system: ReferenceSystem | None
 ) -> None:
-    """Write the project. geopackage: the name of the file beside it. layers: the first is drawn on top."""
+    """Write the project. geopackage: the file beside it. layers: the first on top, polygons below lines."""
     root = Xml.Element("qgis", projectname=title, version="3.22.0")
     Xml.SubElement(root, "title").text = title
     tree, found = Xml.SubElement(root, "layer-tree-group"), Xml.SubElement(root, "projectlayers")
@@ -80,15 +85,14 @@ def write_project(
     Xml.SubElement(Xml.SubElement(properties, "Paths"), "Absolute", type="bool").text = "false"
     enabled = Xml.SubElement(properties, "SpatialRefSys")
     Xml.SubElement(enabled, "ProjectionsEnabled", type="int").text = "1"
-    for layer in layers:
-        style = next((s for end, s in _STYLES.items() if layer.endswith(end)), None)
-        if style is None:  # a table without geometries
-            continue
+    # tables without geometries have no style
+    drawn = [(layer, s) for layer in layers for end, s in _STYLES.items() if layer.endswith(end)]
+    for layer, style in sorted(drawn, key=lambda one: one[1].geometry == "Polygon"):
         subset = f"|subset={style.subset}" if style.subset else ""
         source = f"./{geopackage}|layername={layer}{subset}"
         Xml.SubElement(
             tree, "layer-tree-layer", id=_id(layer), name=layer, source=source, providerKey="ogr",
-            checked="Qt::Checked", expanded="1",
+            checked="Qt::Checked" if style.checked else "Qt::Unchecked", expanded="1",
         )  # fmt: skip
         _layer(found, layer, source, style)
     Xml.indent(root)
