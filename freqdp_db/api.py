@@ -45,12 +45,11 @@ if TYPE_CHECKING:
     from freqdp_db.evaluation.report.report import Reported
     from freqdp_db.jobs.schedule import Schedule, Scheduled
     from freqdp_db.release.budgets import SourceBudget
+    from freqdp_db.release.catalogue import Anonymized, Release, Whereabouts
     from freqdp_db.release.catalogue import Published as CatalogueEntry
-    from freqdp_db.release.catalogue import Whereabouts
     from freqdp_db.release.export.exporting import Exported
     from freqdp_db.release.planning import Plan
     from freqdp_db.release.publishing import Handed
-    from freqdp_db.release.summary import Anonymized, Release
 
 Value: TypeAlias = str | int | float | Decimal | None
 """A parameter of a method: as text, or as what is written so. None: as if it were not given."""
@@ -683,9 +682,9 @@ class Freqdp(PaperVerbs):
         window, its newest build is used; the first time, its rows are read.
         """
         from freqdp_db.release import pipeline
+        from freqdp_db.release.catalogue import Anonymized
         from freqdp_db.release.inputs import parse_memory
         from freqdp_db.release.request import Request, check_series
-        from freqdp_db.release.summary import Anonymized
 
         request, limit = Request.parse(method, **parameters), parse_memory(memory)
         if series is not None:
@@ -717,8 +716,7 @@ class Freqdp(PaperVerbs):
     def releases(self) -> "list[Release] | list[CatalogueEntry]":
         """List all releases ever requested; for analysts, those that are published."""
         from freqdp_db.db.releases import list_releases
-        from freqdp_db.release.catalogue import published
-        from freqdp_db.release.summary import Release
+        from freqdp_db.release.catalogue import Release, published
 
         database = self._installed()
         if not self._reads_private():
@@ -736,8 +734,7 @@ class Freqdp(PaperVerbs):
         ],
     ) -> "Release | CatalogueEntry":
         """Show a release or a series: parameters, edits, guarantee, and what a whole user costs."""
-        from freqdp_db.release.catalogue import find_published
-        from freqdp_db.release.summary import Release
+        from freqdp_db.release.catalogue import Release, find_published
 
         database = self._installed()
         if not self._reads_private() or self._is_series(name):
@@ -772,8 +769,8 @@ class Freqdp(PaperVerbs):
     ) -> "Anonymized":
         """Continue an interrupted release from its stored draws. Spends nothing."""
         from freqdp_db.release import pipeline
+        from freqdp_db.release.catalogue import Anonymized
         from freqdp_db.release.inputs import parse_memory
-        from freqdp_db.release.summary import Anonymized
 
         limit = parse_memory(memory)
         database, row = self._release(name)
@@ -797,7 +794,7 @@ class Freqdp(PaperVerbs):
         """
         from freqdp_db.db.datasets import get_dataset
         from freqdp_db.evaluation.evaluate import approve_within_limit
-        from freqdp_db.release.summary import not_covered_beside
+        from freqdp_db.release.catalogue import not_covered_beside
         from freqdp_db.results import Approved
 
         database, row = self._release(name)
@@ -1437,8 +1434,7 @@ class Freqdp(PaperVerbs):
     ) -> "Scheduled":
         """Rebuild a dataset and publish a new release at the given times. A worker does it."""
         from freqdp_db.jobs import schedule as scheduling
-        from freqdp_db.jobs.document import JobRequest, check_keep
-        from freqdp_db.release.request import Request
+        from freqdp_db.release.request import JobRequest, Request, check_keep
 
         request = Request.parse(method, **parameters)
         check_keep(keep)

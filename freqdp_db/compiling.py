@@ -67,7 +67,7 @@ def _mark() -> Path:
 def _run(part: str) -> None:
     """A job of a handful of samples, as far as this part goes."""
     from freqdp_db.dataset import cleaning
-    from freqdp_db.dataset.snapping import snap_grid
+    from freqdp_db.dataset.cleaning import snap_grid
     from freqdp_db.methods.contract import StepContext
     from freqdp_db.methods.loop import Trial, run_steps
     from freqdp_db.methods.parameters import read

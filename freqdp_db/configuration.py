@@ -35,7 +35,6 @@ from freqdp_db.db.names import format_relation
 from freqdp_db.db.schedules import ScheduleRow, list_schedules
 from freqdp_db.db.source import columns_of, find_relation, read_columns, read_name
 from freqdp_db.errors import BadInput, FreqdpError, named
-from freqdp_db.jobs.document import JobRequest, check_keep, parse
 from freqdp_db.jobs.schedule import (
     Cron,
     Neighbour,
@@ -48,7 +47,7 @@ from freqdp_db.jobs.schedule import (
 )
 from freqdp_db.model.days import find_zone
 from freqdp_db.model.documents import Document, not_in_json
-from freqdp_db.release.request import Request
+from freqdp_db.release.request import JobRequest, Request, check_keep, parse_job
 
 _TOP, _SCHEDULE, _SCHEDULES = "datasets", "schedule", "schedules"
 _COLUMNS = ("object", "time", "geom", "lon", "lat", "x", "y")
@@ -324,7 +323,7 @@ def _require_acceptable(
 
 def _same(planned: WantedSchedule, there: ScheduleRow) -> bool:
     # through the same parser: what an older version recorded has fewer keys
-    asked = parse(there.request).document()
+    asked = parse_job(there.request).document()
     same = (planned.cron, planned.timezone) == (there.cron, there.timezone)
     return same and planned.asked.document() == asked
 

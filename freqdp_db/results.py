@@ -207,7 +207,7 @@ class Approved(Document):
 
     def lines(self) -> list[str]:
         """In words."""
-        from freqdp_db.release.summary import not_protected_lines
+        from freqdp_db.release.catalogue import not_protected_lines
 
         return [*self._measured(), *not_protected_lines(self.not_covered)]
 

@@ -1,4 +1,4 @@
-"""Alembic's entry point. The connection and the schema names come from `db.revisions`.
+"""Alembic's entry point. The connection and the schema names come from `db.schema`.
 
 Upgrades are written as SQL, which `freqdp init` runs or prints; a connection is there for `alembic check`.
 """

@@ -19,7 +19,7 @@ from freqdp_db.errors import option_of
 
 if TYPE_CHECKING:
     from freqdp_db.evaluation.recommendation.choosing import Recommendation
-    from freqdp_db.release.summary import Release
+    from freqdp_db.release.catalogue import Release
     from freqdp_db.results import Evaluated
 
 _NAME = "city"

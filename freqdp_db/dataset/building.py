@@ -22,19 +22,24 @@ from numpy.typing import NDArray
 
 import freqdp_db
 from freqdp_db.dataset import cleaning
-from freqdp_db.dataset.cleaning import REASONS, TIME_UNITS
+from freqdp_db.dataset.cleaning import (
+    REASONS,
+    TIME_UNITS,
+    GridCells,
+    merge_cells,
+    snap_anchors,
+    snap_exact,
+)
 from freqdp_db.dataset.findings import Findings, SeenTimes, look_at, moment, seen_times
 from freqdp_db.dataset.projection import WGS84, ReferenceSystem, seen_degrees, transform, utm_srid
 from freqdp_db.dataset.reading import RawRows, Source, read_source
-from freqdp_db.dataset.snapping import GridCells, merge_cells, snap_anchors, snap_exact
 from freqdp_db.dataset.text_values import Snap
 from freqdp_db.db import builds
 from freqdp_db.db.builds import Window, missing_index, window_build
-from freqdp_db.db.connection import Database, DatabaseRef
+from freqdp_db.db.connection import Database, DatabaseRef, hold
 from freqdp_db.db.copy import Layout, line_bytes, point_bytes
 from freqdp_db.db.datasets import DatasetRow
 from freqdp_db.db.ledger import require_traced
-from freqdp_db.db.locks import hold
 from freqdp_db.db.source import SourceRelation, definition_of
 from freqdp_db.engines.partitions import LOCAL, Engine, LocalPartitions, Partitions, PerPartition
 from freqdp_db.engines.ranges import add

@@ -11,10 +11,9 @@ from freqdp_db.dataset.facts import parse_period, parse_region, srid_of
 from freqdp_db.dataset.projection import WGS84, ReferenceSystem
 from freqdp_db.dataset.text_values import MAX_BUDGET, Snap, check_name, epsilon_number, parse_limit
 from freqdp_db.db.builds import sweep_builds
-from freqdp_db.db.connection import Connection, Database
+from freqdp_db.db.connection import Connection, Database, hold
 from freqdp_db.db.datasets import DatasetRow, change_dataset, insert_dataset, mark_dropped
 from freqdp_db.db.ledger import Claimed
-from freqdp_db.db.locks import hold
 from freqdp_db.db.names import postgis_schema
 from freqdp_db.db.schedules import is_taken, list_schedules
 from freqdp_db.db.source import (

@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 from psycopg import sql
 
 from freqdp_db.db.builds import find_build, load_locations, load_trajectories
-from freqdp_db.db.connection import Connection, Database, driver
+from freqdp_db.db.connection import Connection, Database, call, driver, one_value, private_name
 from freqdp_db.db.copy import POINTS, Layout, line_bytes, point_bytes, write_records
 from freqdp_db.db.names import postgis_schema
-from freqdp_db.db.statements import call, one_value, private_name
 from freqdp_db.model.arrays import Ids, Ints, Metres
 from freqdp_db.model.trajectories import Trajectories
 

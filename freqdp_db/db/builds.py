@@ -14,7 +14,22 @@ import sqlalchemy as sa
 from numpy.typing import NDArray
 from psycopg import sql
 
-from freqdp_db.db.connection import Connection, Database, driver
+from freqdp_db.db.connection import (
+    Connection,
+    Database,
+    as_written,
+    call,
+    column_list,
+    driver,
+    execute,
+    is_free,
+    limit_waiting,
+    numbers_left,
+    one_value,
+    private_name,
+    rows_as,
+    select_own,
+)
 from freqdp_db.db.copy import (
     Layout,
     point_coordinates,
@@ -24,19 +39,8 @@ from freqdp_db.db.copy import (
 )
 from freqdp_db.db.datasets import table
 from freqdp_db.db.ledger import require_traced
-from freqdp_db.db.locks import is_free, limit_waiting, numbers_left
 from freqdp_db.db.names import format_name, format_relation
 from freqdp_db.db.source import SourceRelation
-from freqdp_db.db.statements import (
-    as_written,
-    call,
-    column_list,
-    execute,
-    one_value,
-    private_name,
-    rows_as,
-    select_own,
-)
 from freqdp_db.errors import BadInput, Busy, NotFound
 from freqdp_db.model.arrays import Ids, Ints, Metres, offsets_from, offsets_of
 from freqdp_db.model.documents import Document

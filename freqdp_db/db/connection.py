@@ -1,26 +1,35 @@
-"""Connections and transactions, and the one place where server errors become ours."""
+"""The database: connections, transactions, statements in them, locks beside the work, and errors as ours.
+
+In the text of a statement `{p}` is our private schema, `{r}` that of the releases.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
 from functools import lru_cache
-from typing import Any
+from typing import Any, LiteralString, TypeAlias, TypeVar
 
 import psycopg
 import sqlalchemy as sa
 from psycopg import sql
+from psycopg.abc import Params
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
+from psycopg.rows import kwargs_row
 from sqlalchemy import Connection as Connection
 
 from freqdp_db import errors
 from freqdp_db.db.rights import ROLES, remedy_for
-from freqdp_db.errors import BadInput, ConnectionFailed
+from freqdp_db.errors import BadInput, Busy, ConnectionFailed
 from freqdp_db.settings import Settings, libpq_is_configured, load_settings
 
 # Why a server let nobody in, in its own words, and what can be done about it.
@@ -518,3 +527,225 @@ class Listener:
 
     def close(self) -> None:
         self._connection.close()
+
+
+# Statements: the names in them, and what they give.
+
+T = TypeVar("T")
+Query: TypeAlias = LiteralString | sql.SQL | sql.Composed
+_MOST_DIGITS = 1000
+
+
+def private_schema(connection: Connection) -> str:
+    schema: str = connection.info["schemas"][0]
+    return schema
+
+
+def release_schema(connection: Connection) -> str:
+    schema: str = connection.info["schemas"][1]
+    return schema
+
+
+def private_name(connection: Connection, name: str) -> sql.Identifier:
+    """A relation or a function of the private schema."""
+    return sql.Identifier(private_schema(connection), name)
+
+
+def column_list(names: Iterable[str]) -> sql.Composed:
+    """Columns, as they stand in a list."""
+    return sql.SQL(", ").join(map(sql.Identifier, names))
+
+
+def in_range(column: str, ends: tuple[int | None, int | None]) -> list[sql.Composable]:
+    """Conditions: from the first end on, and before the second. None: no limit there."""
+    return [
+        sql.SQL("{} {} {}").format(sql.Identifier(column), sql.SQL(sign), sql.Literal(end))
+        for sign, end in zip((">=", "<"), ends, strict=True)
+        if end is not None
+    ]
+
+
+def select_own(
+    connection: Connection,
+    name: str,
+    columns: Iterable[str],
+    *order: str,
+    part: tuple[int | None, int | None] = (None, None),
+    **equal: Any,
+) -> sql.Composed:
+    """Columns of a table of ours, of the rows with these values. part: of these trajectories."""
+    conditions: list[sql.Composable] = [
+        sql.SQL("{} = {}").format(sql.Identifier(column), value) for column, value in equal.items()
+    ]
+    query = sql.SQL("SELECT {} FROM {} WHERE {}").format(
+        column_list(columns),
+        private_name(connection, name),
+        sql.SQL(" AND ").join(conditions + in_range("trajectory_id", part)),
+    )
+    return query + sql.SQL(" ORDER BY ") + column_list(order) if order else query
+
+
+def as_written(connection: Connection) -> None:
+    """In this transaction, scans give rows in the order in which they were written."""
+    # one worker, and no joining of scans that run
+    driver(connection).execute("SET LOCAL synchronize_seqscans = off")
+    driver(connection).execute("SET LOCAL max_parallel_workers_per_gather = 0")
+
+
+def comment_on(
+    connection: Connection, kind: LiteralString, target: sql.Identifier, text: str
+) -> None:
+    """Say what a TABLE, a VIEW or a COLUMN is."""
+    driver(connection).execute(
+        sql.SQL("COMMENT ON {} {} IS {}").format(sql.SQL(kind), target, text)
+    )
+
+
+def execute(
+    connection: Connection, query: Query, values: Params | None = None, **parts: sql.Composable
+) -> psycopg.Cursor[Any]:
+    """Run a statement; further parts of its text by name."""
+    return driver(connection).execute(_named(connection, query, **parts), values)
+
+
+def one_value(connection: Connection, query: Query, values: Params | None = None) -> Any:
+    """Of a query that always gives a row: its first column."""
+    row = execute(connection, query, values).fetchone()
+    assert row is not None
+    return row[0]
+
+
+def rows_as(
+    kind: Callable[..., T], connection: Connection, query: Query, values: Params | None = None
+) -> list[T]:
+    """The rows of a query, each as one of these: its columns are called as the fields."""
+    with driver(connection).cursor(row_factory=kwargs_row(kind)) as cursor:
+        return cursor.execute(_named(connection, query), values).fetchall()
+
+
+def _named(connection: Connection, query: Query, **parts: sql.Composable) -> sql.SQL | sql.Composed:
+    """A text with the names of this installation in place."""
+    if isinstance(query, sql.SQL | sql.Composed):
+        return query
+    private, release = connection.info["schemas"]
+    return sql.SQL(query).format(p=sql.Identifier(private), r=sql.Identifier(release), **parts)
+
+
+def call(connection: Connection, function: str, *arguments: Any) -> Any:
+    """What a function of ours gives."""
+    slots = sql.SQL(", ").join([sql.Placeholder()] * len(arguments))
+    query = sql.SQL("SELECT {}({})").format(private_name(connection, function), slots)
+    return one_value(connection, query, arguments)
+
+
+# JSON whose numbers are exact: json makes floats of them, and a float is not what was asked for.
+
+
+def as_json(value: Any) -> str:
+    """A document as JSON text. Decimals are numbers, written out."""
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(k)}: {as_json(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(as_json, value)) + "]"
+    return json.dumps(value)
+
+
+def _whole(digits: str) -> int | Decimal:
+    # Python takes long numbers for an attack: converting them takes longer than their length
+    return int(digits) if len(digits) <= _MOST_DIGITS else Decimal(digits)
+
+
+def from_json(text: str) -> Any:
+    """A document from JSON text: numbers are ints or Decimals. Raises BadInput."""
+    try:
+        return json.loads(text, parse_float=Decimal, parse_int=_whole)
+    except (ValueError, ArithmeticError, RecursionError) as error:
+        raise BadInput(
+            f"a JSON document cannot be read ({type(error).__name__})",
+            remedy="give one that is flat, with numbers of a usual size",
+        ) from None
+
+
+# Who is at work: rows of the table `lock`, locked by a transaction that stays open beside the work.
+#
+# Rows, because only our roles can lock them: an advisory lock can be taken by whoever may connect. When a
+# process dies its connection goes, and the lock with it; that is how leftovers of a dead run are told from
+# work in progress. Transactions only: what belongs to a session strands behind PgBouncer.
+
+_MAKE = "INSERT INTO {p}.lock (kind, number) VALUES (%s, %s) ON CONFLICT DO NOTHING"
+_TAKE = "SELECT FROM {p}.lock WHERE kind = %s AND number = %s FOR UPDATE"
+_TRY = _TAKE + " SKIP LOCKED"
+# Who locks a row writes the number of its transaction there. Of sessions of other users, only their
+# number and name can be read.
+_HOLDER = (
+    "SELECT a.pid, a.usename, a.application_name, a.xact_start FROM {p}.lock l "
+    "JOIN pg_catalog.pg_locks t ON t.locktype = 'transactionid' AND t.transactionid = l.xmax "
+    "AND t.granted JOIN pg_catalog.pg_stat_activity a ON a.pid = t.pid "
+    "WHERE l.kind = %s AND l.number = %s"
+)
+_SECONDS_BETWEEN = 0.5
+
+
+@contextmanager
+def hold(
+    database: Database, kind: str, number: int, what: str, *, wait: bool = False
+) -> Iterator[None]:
+    """Hold the lock while the block runs; refuse at once, naming the holder, if somebody has it.
+
+    `wait`: ask again until it is free. No connection is kept meanwhile: many who wait behind a pooler
+    must not take all of its connections from the one who works.
+    """
+    with database.begin() as connection:
+        execute(connection, _MAKE, [kind, number])
+    while True:
+        with database.begin() as connection:
+            connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
+            if execute(connection, _TRY, [kind, number]).fetchone() is not None:
+                yield
+                return
+            holder = execute(connection, _HOLDER, [kind, number]).fetchone()
+        if not wait:
+            by = _describe_holder(*holder) if holder else "another session"
+            raise Busy(f"{what} is being worked on by {by}", remedy="wait until it has finished")
+        time.sleep(_SECONDS_BETWEEN)
+
+
+def is_free(connection: Connection, kind: str, number: int) -> bool:
+    """Take the lock until the end of this transaction, if nobody holds it."""
+    execute(connection, _MAKE, [kind, number])
+    return execute(connection, _TRY, [kind, number]).fetchone() is not None
+
+
+def wait_for(connection: Connection, kind: str, number: int = 0) -> None:
+    """Take the lock until the end of this transaction, after whoever has it."""
+    execute(connection, _MAKE, [kind, number])
+    execute(connection, _TAKE, [kind, number])
+
+
+def _describe_holder(*holder: object) -> str:
+    pid, user, application, since = holder
+    known = [application, f"user {user}"]
+    if isinstance(since, datetime):
+        known.append(f"since {since:%Y-%m-%d %H:%M:%S %Z}")
+    return f"process {pid} ({', '.join(str(k) for k in known if k)})"
+
+
+def limit_waiting(connection: Connection, longest: str) -> None:
+    """In this transaction, rather fail than wait longer for a lock: whoever waits holds others up."""
+    execute(connection, "SET LOCAL lock_timeout = {longest}", longest=sql.Literal(longest))
+
+
+# Tables of ours that are called by a number: which there are.
+
+
+def numbers_left(database: Database, pattern: re.Pattern[str]) -> list[int]:
+    """The numbers in the names of standalone tables of the private schema: the group `number`."""
+    query = (
+        "SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+        "WHERE n.nspname = %s AND c.relkind = 'r' AND NOT c.relispartition"
+    )
+    with database.begin() as connection:
+        names = execute(connection, query, [database.settings.schema])
+        return sorted({int(m["number"]) for (name,) in names if (m := pattern.fullmatch(name))})

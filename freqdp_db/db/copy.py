@@ -25,11 +25,10 @@ from psycopg.pq import ExecStatus, Format, TransactionStatus
 from psycopg.pq.abc import PGconn, PGresult
 from psycopg.waiting import Ready, Wait
 
-from freqdp_db.db.connection import Connection, Database, driver
-from freqdp_db.db.statements import column_list, private_name
+from freqdp_db.db.connection import Connection, Database, column_list, driver, private_name
 from freqdp_db.errors import BadData
 from freqdp_db.model.arrays import Ints, Metres, offsets_from
-from freqdp_db.model.edits import MM_PER_M, EditRuns, Operation
+from freqdp_db.model.trajectories import MM_PER_M, EditRuns, Operation
 
 ColumnType: TypeAlias = str
 """A key of `WIRE`."""

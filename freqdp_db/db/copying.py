@@ -14,9 +14,16 @@ import sqlalchemy as sa
 from psycopg import errors as driver_errors
 from psycopg import sql
 
-from freqdp_db.db.connection import Connection, Database, driver, translated
+from freqdp_db.db.connection import (
+    Connection,
+    Database,
+    column_list,
+    comment_on,
+    driver,
+    limit_waiting,
+    translated,
+)
 from freqdp_db.db.datasets import table
-from freqdp_db.db.locks import limit_waiting
 from freqdp_db.db.names import find_postgis, with_postgis
 from freqdp_db.db.published import (
     LOCK_TIMEOUT,
@@ -38,7 +45,6 @@ from freqdp_db.db.source import (
     key_of,
     relation_exists,
 )
-from freqdp_db.db.statements import column_list, comment_on
 from freqdp_db.errors import BadInput, Busy, PermissionMissing, SchemaInUse
 
 _GONE = "Withdrawn with release ", ": to be dropped as soon as nothing is in the way."

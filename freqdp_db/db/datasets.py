@@ -10,11 +10,17 @@ from typing import Any, LiteralString
 import psycopg
 import sqlalchemy as sa
 
-from freqdp_db.db.connection import Connection, Database
+from freqdp_db.db.connection import (
+    Connection,
+    Database,
+    execute,
+    private_schema,
+    release_schema,
+    rows_as,
+)
 from freqdp_db.db.ledger import Claimed, claim_account, declare_unit
 from freqdp_db.db.names import did_you_mean, format_name, format_relation
 from freqdp_db.db.source import Mapping, choosing, untraced
-from freqdp_db.db.statements import execute, private_schema, release_schema, rows_as
 from freqdp_db.db.tables import Names, metadata_for
 from freqdp_db.errors import AlreadyExists, NotFound, Remark
 from freqdp_db.privacy.guarantee import ProtectedUnit

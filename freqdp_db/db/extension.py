@@ -7,18 +7,21 @@ with a parsed body (BEGIN ATOMIC). Its procedure `install` makes these outside o
 
 from __future__ import annotations
 
-from freqdp_db.db import revisions
 from freqdp_db.db.connection import PINNED_PATH
 from freqdp_db.db.names import format_name, literal, quoted
-from freqdp_db.db.revisions import SqlObject, load_objects
 from freqdp_db.db.rights import grant_statements, role_statement
 from freqdp_db.db.schema import (
     BECOME_OWNER,
     EXTENSION,
+    SqlObject,
+    all_revisions,
     declaration_statements,
+    head_revision,
+    load_objects,
     ownership_statement,
     record_statement,
     schema_statements,
+    tables_script,
 )
 from freqdp_db.db.tables import Names
 
@@ -201,16 +204,16 @@ def _install(names: Names, version: str) -> str:
     outside = [o for o in objects if not _is_member(o)]
     made = ", ".join(literal(o.path) for o in objects if _is_member(o))
     steps, before = [], None
-    for revision in revisions.all_revisions():
+    for revision in all_revisions():
         test = "IS NULL" if before is None else f"= {literal(before)}"
         steps += [
             f"        IF revision {test} THEN",
-            f"            EXECUTE {_dollar_quoted(revisions.script(names, before, revision))};",
+            f"            EXECUTE {_dollar_quoted(tables_script(names, before, revision))};",
             f"            revision := {literal(revision)};",
             "        END IF;",
         ]
         before = revision
-    head = revisions.head_revision()
+    head = head_revision()
     comment = f"COMMENT ON TABLE {schema}.schema_version IS 'Revision of the tables (Alembic).'"
     records = [record_statement(names, position, item) for position, item in enumerate(objects)]
     create, *comments = schema_statements(names, names.release_schema)

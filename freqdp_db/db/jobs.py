@@ -11,8 +11,18 @@ import psycopg
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
-from freqdp_db.db.connection import Connection, Database, pinned, translated
-from freqdp_db.db.statements import as_json, call, execute, from_json, one_value, rows_as
+from freqdp_db.db.connection import (
+    Connection,
+    Database,
+    as_json,
+    call,
+    execute,
+    from_json,
+    one_value,
+    pinned,
+    rows_as,
+    translated,
+)
 from freqdp_db.errors import Busy
 
 # Rebuilds of a dataset, and equal requests, would only find each other busy. `now()` is the time of

@@ -8,10 +8,9 @@ from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from freqdp_db.db.connection import Connection, Database
+from freqdp_db.db.connection import Connection, Database, call, execute, one_value, rows_as
 from freqdp_db.db.names import format_name, format_relation
 from freqdp_db.db.source import Mapping
-from freqdp_db.db.statements import call, execute, one_value, rows_as
 from freqdp_db.errors import NotFound
 from freqdp_db.privacy.guarantee import ProtectedUnit
 

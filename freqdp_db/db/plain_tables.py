@@ -14,7 +14,15 @@ import psycopg
 from numpy.typing import NDArray
 from psycopg import sql
 
-from freqdp_db.db.connection import Connection, driver
+from freqdp_db.db.connection import (
+    Connection,
+    column_list,
+    comment_on,
+    driver,
+    one_value,
+    private_schema,
+    release_schema,
+)
 from freqdp_db.db.copy import (
     POSTGRES_EPOCH_US,
     WIRE,
@@ -31,13 +39,6 @@ from freqdp_db.db.names import (
 )
 from freqdp_db.db.source import columns_of, definition_of, is_table, relation_exists
 from freqdp_db.db.source_maps import select_roads
-from freqdp_db.db.statements import (
-    column_list,
-    comment_on,
-    one_value,
-    private_schema,
-    release_schema,
-)
 from freqdp_db.errors import AlreadyExists, BadInput, FreqdpError
 
 T = TypeVar("T")

@@ -17,7 +17,22 @@ from numpy.typing import NDArray
 from psycopg import errors as driver_errors
 from psycopg import sql
 
-from freqdp_db.db.connection import Connection, Database, driver, translated
+from freqdp_db.db.connection import (
+    Connection,
+    Database,
+    as_written,
+    call,
+    column_list,
+    driver,
+    execute,
+    in_range,
+    limit_waiting,
+    one_value,
+    private_name,
+    release_schema,
+    rows_as,
+    translated,
+)
 from freqdp_db.db.copy import (
     AREAS,
     POINTS,
@@ -29,7 +44,6 @@ from freqdp_db.db.copy import (
     read_records,
 )
 from freqdp_db.db.datasets import table
-from freqdp_db.db.locks import limit_waiting
 from freqdp_db.db.names import did_you_mean, format_relation, postgis_schema, with_postgis
 from freqdp_db.db.releases import ReleaseRow
 from freqdp_db.db.source import (
@@ -41,17 +55,6 @@ from freqdp_db.db.source import (
     is_table,
     key_of,
     relation_exists,
-)
-from freqdp_db.db.statements import (
-    as_written,
-    call,
-    column_list,
-    execute,
-    in_range,
-    one_value,
-    private_name,
-    release_schema,
-    rows_as,
 )
 from freqdp_db.errors import (
     AlreadyExists,

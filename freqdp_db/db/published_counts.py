@@ -9,11 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from psycopg import sql
 
-from freqdp_db.db.connection import Connection, Database, driver
+from freqdp_db.db.connection import Connection, Database, column_list, driver, release_schema
 from freqdp_db.db.copy import ColumnType, Layout, read_arrays
 from freqdp_db.db.names import postgis_schema, with_postgis
 from freqdp_db.db.source import relation_exists
-from freqdp_db.db.statements import column_list, release_schema
 from freqdp_db.model.arrays import Ints, Metres
 
 _WEB_MERCATOR = 3857

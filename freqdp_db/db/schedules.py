@@ -11,9 +11,19 @@ from typing import Any, LiteralString
 import psycopg
 from psycopg.types.json import Jsonb
 
-from freqdp_db.db.connection import Connection, Database, driver, translated
+from freqdp_db.db.connection import (
+    Connection,
+    Database,
+    as_json,
+    call,
+    driver,
+    execute,
+    from_json,
+    one_value,
+    rows_as,
+    translated,
+)
 from freqdp_db.db.jobs import request_release
-from freqdp_db.db.statements import as_json, call, execute, from_json, one_value, rows_as
 from freqdp_db.errors import AlreadyExists, BudgetExceeded, FreqdpError, NotFound
 
 _SELECT: LiteralString = (

@@ -10,20 +10,21 @@ from typing import Any
 import sqlalchemy as sa
 from psycopg import sql
 
-from freqdp_db.db.connection import Connection, driver
+from freqdp_db.db.connection import (
+    Connection,
+    driver,
+    one_value,
+    private_name,
+    private_schema,
+    release_schema,
+    rows_as,
+)
 from freqdp_db.db.names import (
     format_name,
     format_relation,
     parse_relation,
     postgis_schema,
     with_postgis,
-)
-from freqdp_db.db.statements import (
-    one_value,
-    private_name,
-    private_schema,
-    release_schema,
-    rows_as,
 )
 from freqdp_db.errors import BadInput, NotFound, PermissionMissing
 

@@ -10,11 +10,10 @@ import psycopg
 from numpy.typing import NDArray
 from psycopg import sql
 
-from freqdp_db.db.connection import Connection, driver
+from freqdp_db.db.connection import Connection, driver, one_value
 from freqdp_db.db.copy import Layout, read_arrays
 from freqdp_db.db.names import format_relation, postgis_schema, with_postgis
 from freqdp_db.db.source import columns_of, find_relation, read_column
-from freqdp_db.db.statements import one_value
 from freqdp_db.errors import BadInput, NotFound
 from freqdp_db.model.arrays import offsets_of
 from freqdp_db.model.trajectories import Points

@@ -19,7 +19,7 @@ import sqlalchemy as sa
 from numpy.typing import NDArray
 from psycopg import sql
 
-from freqdp_db.db.connection import Connection, driver
+from freqdp_db.db.connection import Connection, driver, one_value
 from freqdp_db.db.copy import ColumnType, Layout, native, read_arrays, read_records
 from freqdp_db.db.names import postgis_schema, trusted_postgis, with_postgis
 from freqdp_db.db.source import (
@@ -33,7 +33,6 @@ from freqdp_db.db.source import (
     geometry_kind,
     geometry_srid,
 )
-from freqdp_db.db.statements import one_value
 from freqdp_db.errors import BadInput
 
 EPOCH_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}

@@ -12,12 +12,20 @@ import sqlalchemy as sa
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
-from freqdp_db.db.connection import Connection, Database, driver
+from freqdp_db.db.connection import (
+    Connection,
+    Database,
+    call,
+    driver,
+    execute,
+    is_free,
+    limit_waiting,
+    numbers_left,
+    release_schema,
+)
 from freqdp_db.db.copy import write_records, writing_once
 from freqdp_db.db.datasets import table
-from freqdp_db.db.locks import is_free, limit_waiting, numbers_left
 from freqdp_db.db.published import LOCK_TIMEOUT, next_version, retry_on_lock_timeout, show_newest
-from freqdp_db.db.statements import call, execute, release_schema
 from freqdp_db.errors import AlreadyExists, BadInput, Busy
 from freqdp_db.methods.relations import Blocks, Relation
 from freqdp_db.settings import MAX_IDENTIFIER_BYTES

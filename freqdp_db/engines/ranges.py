@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,10 +47,11 @@ def one_core() -> Iterator[None]:
 
 
 class Threads:
-    """Threads that share the arguments: nothing is copied on the way to them."""
+    """Runs functions of ranges on threads that share the arguments: nothing is copied to them."""
 
     @property
     def parts(self) -> int:
+        """So many ranges keep it busy."""
         return cores() * _RANGES_PER_CORE
 
     def run(
@@ -59,6 +60,7 @@ class Threads:
         ranges: list[tuple[int, int]],
         arguments: tuple[Any, ...],
     ) -> Iterator[Any]:
+        """function(first, last, *arguments) of every range, in their order."""
         if len(ranges) == 1:
             yield function(*ranges[0], *arguments)
             return
@@ -66,45 +68,20 @@ class Threads:
             yield from pool.map(lambda part: function(*part, *arguments), ranges)
 
 
-class SingleThread:
+class SingleThread(Threads):
     """The thread that asks does it all, in one range: for work so small that threads cost more."""
-
-    parts = 1
-
-    def run(
-        self,
-        function: Callable[..., Any],
-        ranges: list[tuple[int, int]],
-        arguments: tuple[Any, ...],
-    ) -> Iterator[Any]:
-        for part in ranges:
-            yield function(*part, *arguments)
-
-
-class Runner(Protocol):
-    """What runs functions of ranges in this process: all cores, or the thread that asks."""
 
     @property
     def parts(self) -> int:
-        """So many ranges keep it busy."""
-        ...
-
-    def run(
-        self,
-        function: Callable[..., Any],
-        ranges: list[tuple[int, int]],
-        arguments: tuple[Any, ...],
-    ) -> Iterator[Any]:
-        """function(first, last, *arguments) of every range, in their order."""
-        ...
+        return 1
 
 
 # How many threads are at work changes no result, so it is no argument of what is computed.
-_runner: ContextVar[Runner] = ContextVar("runner", default=Threads())  # noqa: B039
+_runner: ContextVar[Threads] = ContextVar("runner", default=Threads())  # noqa: B039
 
 
 @contextmanager
-def use(runner: Runner) -> Iterator[None]:
+def use(runner: Threads) -> Iterator[None]:
     """Have it run what the block maps."""
     before = _runner.set(runner)
     try:

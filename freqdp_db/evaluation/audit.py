@@ -44,8 +44,7 @@ from freqdp_db.methods.synthesis.vectors import (
     with_noise,
 )
 from freqdp_db.model.arrays import Ints, Metres, owners, rows_of
-from freqdp_db.model.edits import PfTargets, TfTargets
-from freqdp_db.model.trajectories import Locations, Trajectories
+from freqdp_db.model.trajectories import Locations, PfTargets, TfTargets, Trajectories
 from freqdp_db.privacy.accounting import epsilon_of, rounded_down
 from freqdp_db.privacy.guarantee import ProtectedUnit
 from freqdp_db.privacy.noise import RandomSource, SecureSource

@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from freqdp_db.db.connection import Database
-from freqdp_db.db.draws import load_columns
-from freqdp_db.db.releases import ReleaseRow
+from freqdp_db.db.releases import ReleaseRow, load_columns
 from freqdp_db.evaluation.attacks.aggregates import (
     Counted,
     KnownCells,

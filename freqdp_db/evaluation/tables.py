@@ -13,7 +13,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from freqdp_db.dataset.cleaning import drop_unusable, on_step, sort_rows, time_step
+from freqdp_db.dataset.cleaning import (
+    drop_unusable,
+    on_step,
+    snap_exact,
+    snap_grid,
+    sort_rows,
+    time_step,
+)
 from freqdp_db.dataset.memory import load_build
 from freqdp_db.dataset.projection import ReferenceSystem, transform
 from freqdp_db.dataset.reading import numbered_rows, read_columns
@@ -23,7 +30,6 @@ from freqdp_db.dataset.registration import (
     read_mapping,
     require_position,
 )
-from freqdp_db.dataset.snapping import snap_exact, snap_grid
 from freqdp_db.dataset.text_values import grid_metres
 from freqdp_db.db.builds import BuildRow, find_build, object_numbers
 from freqdp_db.db.connection import Database

@@ -19,14 +19,13 @@ from freqdp_db.db.ledger import accounts_of_same_rows, budget_of
 from freqdp_db.db.releases import get_release
 from freqdp_db.db.schedules import ScheduleRow
 from freqdp_db.errors import AlreadyExists, BadInput, BudgetExceeded, FreqdpError, NotFound
-from freqdp_db.jobs.document import JobRequest, parse
 from freqdp_db.methods.contract import WITHOUT_SAMPLES
 from freqdp_db.methods.unlinking.family import accepted_beside
 from freqdp_db.model.days import find_zone
 from freqdp_db.model.documents import Document, not_in_json
 from freqdp_db.privacy.guarantee import ProtectedUnit
 from freqdp_db.release.conflicts import refuse_conflicting_releases
-from freqdp_db.release.request import check_series
+from freqdp_db.release.request import JobRequest, check_series, parse_job
 
 # When a schedule is due: five cron fields, read in a time zone, by the rules of Debian's cron.
 
@@ -146,7 +145,7 @@ class Schedule(ScheduleRow, Document):
     @property
     def asked(self) -> JobRequest:
         """What is asked for, read."""
-        return parse(self.request)
+        return parse_job(self.request)
 
 
 def _warning_of(asked: JobRequest) -> str:
@@ -271,7 +270,7 @@ def active_neighbours(database: Database, account_id: int) -> list[Neighbour]:
     with database.begin() as connection:
         accounts = accounts_of_same_rows(connection, account_id)
     return [
-        Neighbour(row.name, row.dataset, parse(row.request))
+        Neighbour(row.name, row.dataset, parse_job(row.request))
         for row in schedules.list_schedules(database)
         if row.ended_at is None and get_dataset(database, row.dataset_id).account_id in accounts
     ]
@@ -439,7 +438,9 @@ def _ask_windows(
         except (BudgetExceeded, AlreadyExists) as error:
             # of this window alone: others have a name of their own, and mostly a budget
             dataset = get_dataset(database, schedule.dataset_id)
-            if isinstance(error, BudgetExceeded) and not renews(dataset, parse(schedule.request)):
+            if isinstance(error, BudgetExceeded) and not renews(
+                dataset, parse_job(schedule.request)
+            ):
                 raise
             schedules.record_refusal(connection, schedule, error, found.time_window)
             job, refused = None, error.told

@@ -34,13 +34,13 @@ from freqdp_db.errors import (
     TooExposed,
     VerificationFailed,
 )
-from freqdp_db.jobs.document import JobRequest, parse
 from freqdp_db.jobs.log import LOG, place_of
 from freqdp_db.jobs.schedule import fire_due, renews, replaced_releases
 from freqdp_db.progress import Progress, Stage
 from freqdp_db.release.approving import finish_late, withdraw
 from freqdp_db.release.inputs import require_readable
 from freqdp_db.release.pipeline import Outcome, anonymize, run
+from freqdp_db.release.request import JobRequest, parse_job
 from freqdp_db.release.verification import Replayed
 
 # While a job is worked on: its lease renewed, its progress written, and a reason to stop noticed.
@@ -191,7 +191,7 @@ def perform(
     database: Database, job: JobRow, progress: Progress, gate: Gate, engine: Engine = LOCAL
 ) -> tuple[Outcome, str | None]:
     """Do a job, from wherever an earlier attempt left it; and what is to be noted of it."""
-    asked = parse(job.wanted)
+    asked = parse_job(job.wanted)
     require_readable(database, asked.request.method, asked.request.values, job.askers)
     if job.release_id is None:
         made = _begin(database, job, asked, progress, engine)
@@ -575,7 +575,7 @@ class Worker:
         if not error.can_pass:
             if isinstance(error, BudgetExceeded) and job.schedule_id is not None:
                 dataset = get_dataset(self.database, job.dataset_id)
-                if not renews(dataset, parse(job.wanted)):
+                if not renews(dataset, parse_job(job.wanted)):
                     self._end_schedule(job.schedule_id, error)
             state = "failed" if isinstance(error, VerificationFailed) else "refused"
             return self._ended(job, state, error.told)

@@ -58,7 +58,7 @@ from freqdp_db.progress import Progress
 from freqdp_db.release.inputs import DEFAULT_MEMORY, search_within
 from freqdp_db.release.pipeline import anonymize
 from freqdp_db.release.request import Request
-from freqdp_db.search.best import Nearest, Queries
+from freqdp_db.search.nearest import Nearest, Queries
 from freqdp_db.search.stored import INDEX_BYTES
 
 CITY = Mapping("object_id", "at", "geom", lon=None, lat=None, timezone="UTC", filter=None)

@@ -23,8 +23,7 @@ from freqdp_db.methods.frequency.steps import (
 from freqdp_db.methods.kinds import WIDEST_M, Number
 from freqdp_db.methods.parameters import parameter
 from freqdp_db.model.arrays import offsets_of, owners, within
-from freqdp_db.model.edits import EditLog, PfTargets
-from freqdp_db.model.trajectories import Locations
+from freqdp_db.model.trajectories import EditLog, Locations, PfTargets
 from freqdp_db.privacy.guarantee import NOTHING_CLAIMED, TABLE_NOT_DP, Guarantee, ProtectedUnit
 from freqdp_db.privacy.noise import RandomSource
 

@@ -22,14 +22,17 @@ from freqdp_db.engines.ranges import joined, map_each, map_ranges
 from freqdp_db.model.arrays import Flags, Ids, Ints, Metres, offsets_from, offsets_of, owners
 from freqdp_db.model.kernels import longer
 from freqdp_db.model.trajectories import Locations, Trajectories
-from freqdp_db.search.best import (
+from freqdp_db.search.grid import ROOT, distinct_segments, interleave
+from freqdp_db.search.nearest import (
     ANYWHERE,
     ROOM,
     Nearest,
     Queries,
     empty_lists,
+    index_segments,
     limit_of,
     mark,
+    nearest_trajectories,
     offer,
     pop,
     push,
@@ -40,8 +43,6 @@ from freqdp_db.search.best import (
     to_mm,
     unmarked,
 )
-from freqdp_db.search.grid import ROOT, distinct_segments, interleave
-from freqdp_db.search.nearest import index_segments, nearest_trajectories
 
 
 class SegmentRows(NamedTuple):

@@ -10,9 +10,8 @@ from math import ceil
 from freqdp_db.dataset.text_values import in_percent
 from freqdp_db.db import releases, staging
 from freqdp_db.db.builds import find_build, sweep_builds
-from freqdp_db.db.connection import Connection, Database
+from freqdp_db.db.connection import Connection, Database, hold
 from freqdp_db.db.datasets import get_dataset
-from freqdp_db.db.locks import hold
 from freqdp_db.db.published import approve_release, drop_release, revoke_release, show_late
 from freqdp_db.db.releases import ReleaseRow, get_release, queue_up
 from freqdp_db.errors import BadInput, Busy, FreqdpError, NotFound, SchemaInUse, TooExposed

@@ -10,27 +10,35 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Collection
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import freqdp_db
 from freqdp_db.dataset.memory import load_build
 from freqdp_db.db import releases, staging
 from freqdp_db.db.builds import BuildRow, find_build, sweep_builds, window_name
-from freqdp_db.db.connection import Connection, Database
+from freqdp_db.db.connection import Connection, Database, hold, release_schema
 from freqdp_db.db.datasets import DatasetRow, get_dataset
 from freqdp_db.db.ledger import require_booked
-from freqdp_db.db.locks import hold
 from freqdp_db.db.published import gone, require_ours, require_replaceable
-from freqdp_db.db.releases import ReleaseRow
+from freqdp_db.db.releases import ReleaseRow, StepRow
 from freqdp_db.db.schema import require_declared
 from freqdp_db.db.source import relation_exists
-from freqdp_db.db.statements import release_schema
 from freqdp_db.engines.partitions import LOCAL, Engine
-from freqdp_db.errors import BadInput, Busy, NotFound, SchemaInUse
-from freqdp_db.methods.loop import run_steps
+from freqdp_db.errors import (
+    BadInput,
+    Busy,
+    NotFound,
+    ResumeRefused,
+    SchemaInUse,
+    VerificationFailed,
+)
+from freqdp_db.methods.contract import Counts, StepContext, Taken, WorkingSet
+from freqdp_db.methods.loop import Turn, run_steps
 from freqdp_db.methods.registry import require_partitioned
 from freqdp_db.methods.relations import Relation
+from freqdp_db.model.arrays import Ints
+from freqdp_db.privacy.noise import RandomSource, SecureSource, SeededSource
 from freqdp_db.progress import Progress
 from freqdp_db.release.approving import finish_late
 from freqdp_db.release.catalogue import catalogue_entry
@@ -44,10 +52,9 @@ from freqdp_db.release.inputs import (
     require_public_tables,
     search_within,
 )
-from freqdp_db.release.journal import StoredJournal
 from freqdp_db.release.request import Request, check_release_name
 from freqdp_db.release.table import Hashes, ReleaseRows, Stored, TablePart, tables_of
-from freqdp_db.release.verification import Replayed, Verified, replay_steps
+from freqdp_db.release.verification import Replayed, Verified, read_draw, replay_steps
 
 Recorded: TypeAlias = Callable[[Connection, ReleaseRow], None]
 """Called in the transaction that records a new release and books its spend."""
@@ -205,6 +212,94 @@ def _default_name(
         ) from None
 
 
+@dataclass
+class StoredJournal:
+    """The journal of `anonymize`: committed draws are taken as they are, and never drawn again."""
+
+    database: Database
+    release: ReleaseRow
+    seed: int | None
+    progress: Progress
+    meanwhile: Callable[..., object]
+    """Starts what need not be waited for: writing the log of a step."""
+    user_level: dict[str, Any] = field(default_factory=dict)
+    _committed: dict[int, StepRow] = field(default_factory=dict)
+    _key: Ints | None = None
+
+    def __post_init__(self) -> None:
+        with self.database.begin(snapshot=True) as connection:
+            steps = releases.list_steps(connection, self.release.release_id)
+            key = releases.load_key(connection, self.release.release_id)
+        self._committed = {step.step: step for step in steps}
+        self._key = key if len(key) else None
+        for step in steps:
+            if step.software != freqdp_db.__version__:
+                raise self._refused(
+                    f"its targets were drawn with freqdp {step.software}; this is "
+                    f"{freqdp_db.__version__}, which may edit differently",
+                    f"resume it with freqdp {step.software}, or ",
+                )
+
+    def key(self) -> Ints | None:
+        return self._key
+
+    def drawn(self, turn: Turn, world: StepContext, state: WorkingSet) -> Any | None:
+        known = self._committed.get(turn.number)
+        if known is None:
+            return None
+        try:
+            with self.database.begin() as connection:
+                drawn = read_draw(connection, self.release.release_id, turn, world, state)
+        except VerificationFailed as error:
+            raise self._refused(error.message) from None
+        if len(drawn) != known.drawn:
+            raise self._refused(f"step {turn.number} has lost or gained targets")
+        return drawn
+
+    def source(self, number: int) -> RandomSource:
+        require_booked(self.database, self.release.release_id)
+        return SecureSource() if self.seed is None else SeededSource(self.seed, number)
+
+    def commit(self, turn: Turn, drawn: Any, key: Ints | None) -> None:
+        releases.commit_draw(
+            self.database, self.release.release_id, turn.number, turn.step.name, drawn,
+            freqdp_db.__version__, key,
+        )  # fmt: skip
+
+    def carry_out(
+        self, turn: Turn, world: StepContext, state: WorkingSet, drawn: Any
+    ) -> WorkingSet:
+        step = turn.step
+        costs = step.user_level(state, drawn, turn.options)
+        if costs:
+            self.user_level[step.name] = costs
+        logged, after = step.carry_out(world, state, drawn, turn.options)
+        counts = step.counts(Taken(world, state, drawn, logged, turn.options, after))
+        known = self._committed.get(turn.number)
+        if known is None or known.digest is None:
+            self.meanwhile(self._write_log, turn, logged, counts, after)
+        elif known.counts != counts or known.digest != after.digest:
+            raise self._refused(
+                f"step {turn.number}: the edits recomputed from the stored targets are not the "
+                "recorded ones"
+            )
+        return after
+
+    def _write_log(self, turn: Turn, logged: Any, counts: Counts, after: WorkingSet) -> None:
+        with self.progress.stage(f"{turn.step.name} log"):
+            releases.finish_step(
+                self.database, self.release.release_id, turn.number, logged, counts, after.digest
+            )
+
+    def _refused(self, what: str, first: str = "") -> ResumeRefused:
+        name = self.release.name
+        return ResumeRefused(
+            f"release {name!r}: {what}",
+            remedy=f"{first}give it up (freqdp release withdraw {shlex.quote(name)}) and ask for a new "
+            "draw",
+        )
+
+
 def run(
     database: Database,
     release: ReleaseRow,
@@ -219,7 +314,8 @@ def run(
     memory: bytes that the search may hold of the segments. It changes nothing but the time taken.
     join: if another session is at work on it, wait; that one may have published it meanwhile.
     """
-    require_partitioned(Request.of(release).method, engine)
+    request = Request.of(release)
+    require_partitioned(request.method, engine)
     with hold(database, "release", release.release_id, f"release {release.name!r}", wait=join):
         # somebody else may have finished it while we waited for nothing but the lock
         release = releases.get_release(database, release.release_id)
@@ -230,7 +326,7 @@ def run(
                 f"release {release.name!r} was finished by another session",
                 remedy=f"look at it: freqdp release show {shlex.quote(release.name)}",
             )
-        done = _carry_out(database, release, progress, memory, engine)
+        done = _carry_out(database, release, request, progress, memory, engine)
     finish_late(database)
     sweep_builds(database)
     published = releases.get_release(database, release.release_id)
@@ -238,7 +334,12 @@ def run(
 
 
 def _carry_out(
-    database: Database, release: ReleaseRow, progress: Progress, memory: int, engine: Engine
+    database: Database,
+    release: ReleaseRow,
+    request: Request,
+    progress: Progress,
+    memory: int,
+    engine: Engine,
 ) -> tuple[Verified, Replayed]:
     """For the holder of the release's lock."""
     # what the ledger has booked is compared with what SQL knows of the method
@@ -246,7 +347,6 @@ def _carry_out(
     require_booked(database, release.release_id)
     staging.sweep_staging(database)
     staging.drop_staging(database, release.release_id)
-    request = Request.of(release)
     with database.begin() as connection:
         # a view may have been redefined since it was asked for
         require_public_tables(
@@ -278,7 +378,7 @@ def _carry_out(
             written.append(start(_write_and_index, staged, relation, rows, progress))
         for log in logs:
             log.result()
-        replayed = replay_steps(database, release, world, progress)
+        replayed = replay_steps(database, release, request, world, progress)
         replayed.require_written(state)
         _ = replayed.digest  # all samples are hashed while the rows are still being written
         compared = _index_and_compare(staged, tables, rows, written, progress, start)

@@ -16,9 +16,8 @@ from freqdp_db.dataset.reading import late_rows
 from freqdp_db.db.builds import BuildRow, Window, find_build, sparse_objects
 from freqdp_db.db.connection import Database
 from freqdp_db.db.datasets import DatasetRow
-from freqdp_db.db.draws import load_columns
 from freqdp_db.db.ledger import Budget, budget_of, per_unit
-from freqdp_db.db.releases import list_releases, request_hash, same_request
+from freqdp_db.db.releases import list_releases, load_columns, request_hash, same_request
 from freqdp_db.db.source import definition_of
 from freqdp_db.engines.partitions import LOCAL, Engine
 from freqdp_db.errors import BadInput
@@ -28,6 +27,7 @@ from freqdp_db.methods.registry import require_partitioned
 from freqdp_db.privacy.guarantee import ProtectedUnit
 from freqdp_db.privacy.noise import SeededSource
 from freqdp_db.progress import Progress
+from freqdp_db.release.catalogue import not_protected_lines, odd_size, way_out, whole_user
 from freqdp_db.release.conflicts import refuse_conflicting_releases, said_of_others
 from freqdp_db.release.inputs import (
     DEFAULT_MEMORY,
@@ -38,7 +38,6 @@ from freqdp_db.release.inputs import (
     search_within,
 )
 from freqdp_db.release.request import Request
-from freqdp_db.release.summary import not_protected_lines, odd_size, way_out, whole_user
 
 _TRIAL_SEED = 0
 # Rows a second that writing, indexing and verifying a release takes, on a modest machine.

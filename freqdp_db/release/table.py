@@ -38,8 +38,7 @@ from freqdp_db.methods.frequency.partition import Partition
 from freqdp_db.methods.relations import Blocks, Relation
 from freqdp_db.model.arrays import Ints, Metres, offsets_from, rows_of, within
 from freqdp_db.model.days import local_days
-from freqdp_db.model.edits import MM_PER_M
-from freqdp_db.model.trajectories import Areas, Locations, Trajectories
+from freqdp_db.model.trajectories import MM_PER_M, Areas, Locations, Trajectories
 from freqdp_db.progress import Stage
 from freqdp_db.release.request import Request
 

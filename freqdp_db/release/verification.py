@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -17,19 +17,30 @@ import numpy as np
 
 import freqdp_db
 from freqdp_db.dataset.memory import load_build
-from freqdp_db.db.connection import Database
+from freqdp_db.db import releases
+from freqdp_db.db.connection import Connection, Database, DatabaseRef
 from freqdp_db.db.published import check_release, count_rows
-from freqdp_db.db.releases import ReleaseRow, list_steps, update_release
-from freqdp_db.engines.partitions import LOCAL, Engine
+from freqdp_db.db.releases import (
+    ReleaseRow,
+    StepRow,
+    list_steps,
+    load_columns,
+    load_edits,
+    update_release,
+)
+from freqdp_db.engines.partitions import LOCAL, Engine, PerPartition
 from freqdp_db.errors import BadInput, NotReplayable, VerificationFailed
-from freqdp_db.methods.contract import StepContext, WorkingSet
-from freqdp_db.methods.loop import run_steps
+from freqdp_db.methods.contract import Recorded, StepContext, Taken, WorkingSet
+from freqdp_db.methods.frequency.partition import Partition
+from freqdp_db.methods.frequency.steps import log_of
+from freqdp_db.methods.loop import Turn, run_steps
 from freqdp_db.methods.registry import require_partitioned
 from freqdp_db.methods.relations import Relation
-from freqdp_db.model.trajectories import Build
+from freqdp_db.model.arrays import Ints
+from freqdp_db.model.trajectories import Build, EditLog, Edits
+from freqdp_db.privacy.noise import RandomSource
 from freqdp_db.progress import Progress, Within
 from freqdp_db.release.inputs import make_world
-from freqdp_db.release.journal import ReplayJournal
 from freqdp_db.release.request import Request
 from freqdp_db.release.table import ReleaseRows, Stored, TablePart, tables_of
 
@@ -85,6 +96,114 @@ class Replayed:
         return Verified(rows, shown, self.checked)
 
 
+@dataclass
+class ReplayJournal:
+    """The journal of `verify`: draws and logs as they are stored, each step checked on the way."""
+
+    connection: Connection
+    """All of it is read in one snapshot."""
+    database: Database
+    release_id: int
+    checks: bool = True
+    """False: what the steps promise was checked before."""
+    checked: dict[str, int] = field(default_factory=dict)
+    _steps: dict[int, StepRow] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        steps = releases.list_steps(self.connection, self.release_id)
+        self._steps = {step.step: step for step in steps}
+
+    def key(self) -> Ints:
+        key = releases.load_key(self.connection, self.release_id)
+        if len(np.unique(key)) != len(key):
+            raise VerificationFailed("the key does not give every trajectory an id of its own")
+        return key
+
+    def drawn(self, turn: Turn, world: StepContext, state: WorkingSet) -> Any:
+        if turn.number not in self._steps:
+            raise VerificationFailed(f"step {turn.number} was never drawn")
+        return read_draw(self.connection, self.release_id, turn, world, state, self.checks)
+
+    def source(self, number: int) -> RandomSource:
+        raise AssertionError("a replay draws nothing")
+
+    def commit(self, turn: Turn, drawn: Any, key: Ints | None) -> None:
+        raise AssertionError("a replay draws nothing")
+
+    def carry_out(
+        self, turn: Turn, world: StepContext, state: WorkingSet, drawn: Any
+    ) -> WorkingSet:
+        number, step, options = turn.number, turn.step, turn.options
+        logged = self._log(turn, state)
+        try:
+            after: WorkingSet = step.replay(Recorded(world, state, drawn, logged, options))
+            if not self.checks:
+                return after
+            done = Taken(world, state, drawn, logged, options, after)
+            found = step.check(done)
+        except VerificationFailed as error:
+            raise VerificationFailed(
+                f"step {number}: {error.text}", remedy=error.remedy_text
+            ) from None
+        recorded, counts = self._steps[number], step.counts(done)
+        # an earlier version may not have counted all that this one does
+        earlier = {n: v for n, v in counts.items() if n not in step.later_counts(options)}
+        if recorded.counts not in (counts, earlier) or recorded.digest != after.digest:
+            raise VerificationFailed(f"step {number}: the log is not the one that was recorded")
+        for name, count in found.items():
+            self.checked[name] = self.checked.get(name, 0) + count
+        return after
+
+    def _log(self, turn: Turn, state: WorkingSet) -> Any:
+        """The log of a step; of edits, each partition reads what concerns its trajectories."""
+        if turn.step.logs is not EditLog:
+            return load_columns(
+                self.connection, self.release_id, turn.number, "log", turn.step.logs
+            )
+        partitions = state.partitions
+        # without a limit at either end, so that a stray trajectory shows
+        limits = pairwise([None, *(first for first, _ in partitions.ranges[1:]), None])
+        edits = partitions.map(
+            _own_edits, DatabaseRef.of(self.database), self.release_id, turn.number,
+            PerPartition(list(limits)),
+        )  # fmt: skip
+        return log_of(edits)
+
+
+def read_draw(
+    connection: Connection,
+    release_id: int,
+    turn: Turn,
+    world: StepContext,
+    state: WorkingSet,
+    checks: bool = True,
+) -> Any:
+    """The stored draw of a step; raises VerificationFailed if it was made from other data."""
+    number, step = turn.number, turn.step
+    if number == 1 and len(state.key) != len(state.trajectories):
+        raise VerificationFailed("the key does not give every trajectory an id of its own")
+    drawn = load_columns(connection, release_id, number, "draw", step.draws)
+    try:
+        if checks:
+            step.require_drawn_from(world, state, drawn)
+    except VerificationFailed as error:
+        raise VerificationFailed(f"step {number}: {error.message}") from None
+    return drawn
+
+
+def _own_edits(
+    _: Partition,
+    reach: DatabaseRef,
+    release_id: int,
+    step: int,
+    limits: tuple[int | None, int | None],
+) -> Edits:
+    """What the log says of the trajectories of a partition."""
+    database = reach.database()
+    with database.begin(snapshot=True) as connection:
+        return load_edits(connection, release_id, step, limits)
+
+
 def require_published(release: ReleaseRow, verb: str) -> None:
     if release.state != "published":
         raise BadInput(
@@ -99,28 +218,32 @@ def verify(
     database: Database, release: ReleaseRow, world: StepContext, progress: Progress
 ) -> Verified:
     """Verify a published release, and keep with it what was verified; raises VerificationFailed."""
-    return _verify(database, release, world, progress)[0]
+    return _verify(database, release, Request.of(release), world, progress)[0]
 
 
 def _verify(
-    database: Database, release: ReleaseRow, world: StepContext, progress: Progress
+    database: Database,
+    release: ReleaseRow,
+    request: Request,
+    world: StepContext,
+    progress: Progress,
 ) -> tuple[Verified, WorkingSet]:
-    _require_replayable(database, release)
-    replayed = replay_steps(database, release, world, progress)
-    rows = ReleaseRows.of(Request.of(release).method, replayed.state, world)
+    _require_replayable(database, release, request)
+    replayed = replay_steps(database, release, request, world, progress)
+    rows = ReleaseRows.of(request.method, replayed.state, world)
     with progress.stage("compare rows", rows.rows) as stage:
         compared = {
             table.suffix: rows.compare(database, table, stored, rows.hashes(table), stage)
-            for table, stored in _published_tables(database, release).items()
+            for table, stored in _published_tables(database, release, request).items()
         }
     with progress.stage("check by SQL"):
         _require_checked(database, release)
     return replayed.record(database, release, rows.shown, compared), replayed.state
 
 
-def _require_replayable(database: Database, release: ReleaseRow) -> None:
+def _require_replayable(database: Database, release: ReleaseRow, request: Request) -> None:
     """Refuse a release of an earlier version that this one cannot replay; count its rows at least."""
-    steps = Request.of(release).method.steps
+    steps = request.method.steps
     with database.begin(snapshot=True) as connection:
         drawn_by = {step.software for step in list_steps(connection, release.release_id)}
         earlier = sorted(drawn_by & {v for step in steps for v in step.not_replayable})
@@ -160,27 +283,29 @@ def load_released(
     were verified last.
     """
     require_published(release, "measured")
-    world = load_world(database, release, progress)
+    request, world = Request.of(release), load_world(database, release, progress)
     with progress.stage("look for changes"):
-        unchanged = _tables_unchanged(database, release)
+        unchanged = _tables_unchanged(database, release, request)
     if unchanged:
-        replayed = replay_steps(database, release, world, progress, checks=False)
+        replayed = replay_steps(database, release, request, world, progress, checks=False)
         if replayed.digest == (release.digests or {})["state"]:
             return world, replayed.state
-    return world, _verify(database, release, world, progress)[1]
+    return world, _verify(database, release, request, world, progress)[1]
 
 
-def _published_tables(database: Database, release: ReleaseRow) -> dict[Relation, Stored]:
+def _published_tables(
+    database: Database, release: ReleaseRow, request: Request
+) -> dict[Relation, Stored]:
     schema = database.settings.release_schema
-    tables = tables_of(Request.of(release), release.software)
+    tables = tables_of(request, release.software)
     return {relation: Stored(schema, release.name + relation.suffix) for relation in tables}
 
 
-def _tables_unchanged(database: Database, release: ReleaseRow) -> bool:
+def _tables_unchanged(database: Database, release: ReleaseRow, request: Request) -> bool:
     """Whether the tables are those that were verified last."""
     if release.digests is None:
         return False
-    for relation, stored in _published_tables(database, release).items():
+    for relation, stored in _published_tables(database, release, request).items():
         verified = release.digests["tables"][relation.suffix]
         ends = pairwise([*(first for first, _, _ in verified), None])
         for (_, *kept), ids in zip(verified, ends, strict=True):
@@ -192,13 +317,13 @@ def _tables_unchanged(database: Database, release: ReleaseRow) -> bool:
 def replay_steps(
     database: Database,
     release: ReleaseRow,
+    request: Request,
     world: StepContext,
     progress: Progress,
     *,
     checks: bool = True,
 ) -> Replayed:
     """The state that the stored draws and logs give. checks: after each step what it promises holds."""
-    request = Request.of(release)
     samples = world.build.trajectories.samples
     with (
         progress.stage("replay steps", samples) as stage,

@@ -3,38 +3,400 @@
 A query passes near few of the long segments of its surroundings, but inside the axis-parallel box of
 nearly all of them. The rows of a cell are ordered by the line they lie on (direction and offset), so that
 a box turned into the direction of consecutive ones is a strip that most queries are outside of.
+
+What every strategy has stands first, also for those of `paper/strategies.py`: the queries, the trajectories
+to leave out, the list of the K best by (loss, rank), each trajectory with its nearest segment, ties by
+position; and the cells to visit, nearest first.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
 
-from freqdp_db.engines.ranges import joined, map_ranges
-from freqdp_db.model.arrays import Ids, Ints, Metres, offsets_from
+from freqdp_db.engines.ranges import add, join, joined, map_ranges, merged
+from freqdp_db.model.arrays import Ids, Ints, Metres, offsets_from, rows_of
 from freqdp_db.model.kernels import longer
 from freqdp_db.model.trajectories import Locations, Trajectories
-from freqdp_db.search.best import (
-    ROOM,
-    BestLists,
-    Nearest,
-    Queries,
-    box_squared_distance,
-    limit_of,
-    mark,
-    offer,
-    pop,
-    push,
-    rough_squared_distance,
-    squared_distance,
-    to_mm,
-    unmarked,
-)
 from freqdp_db.search.grid import Filed, Grid, file_trajectories, piece_of
+
+ANYWHERE = 1e300
+"""Squared metres: the limit while the list is not full."""
+ROOM = 256
+"""Places of a fresh queue. Who pushes sees to it that there is room (`longer`): handing a queue back
+with every push would count a reference each time, with an atomic operation."""
+
+
+@dataclass(frozen=True)
+class Nearest:
+    """Answers, in order of (query, loss, rank). Fewer than K: the other trajectories are empty."""
+
+    offsets: Ints
+    trajectory: Ids
+    position: Ids
+    loss_mm: Ints
+    distances: int
+    """How many point-segment distances were computed, over all queries."""
+    cells: int = 0
+    """How many cells of the index were visited, over all queries."""
+
+
+@dataclass(frozen=True)
+class Queries:
+    """Points to find the nearest trajectories of, how many, and whom each is to leave out."""
+
+    x: Metres
+    y: Metres
+    k: Ints
+    skip_offsets: Ints
+    skip: Ids
+    """Trajectories that query i leaves out: skip_offsets[i] to skip_offsets[i + 1] - 1."""
+
+    def __len__(self) -> int:
+        return len(self.k)
+
+    def take(self, chosen: Ints) -> Queries:
+        """Some of the queries, in this order."""
+        rows, offsets = rows_of(self.skip_offsets, chosen)
+        return Queries(self.x[chosen], self.y[chosen], self.k[chosen], offsets, self.skip[rows])
+
+
+def as_asked(queries: Queries, rank: Ints) -> tuple[Metres, Metres, Ints, Ints, Ids, Ints]:
+    """Queries as kernels get them: x, y, offsets, skip_offsets, skip and rank.
+
+    offsets: running sum of K, where each query's best list begins; rank: order of the trajectories
+    among equals.
+    """
+    return (
+        queries.x, queries.y, offsets_from(queries.k), queries.skip_offsets, queries.skip, rank
+    )  # fmt: skip
+
+
+def search(
+    kernel: Callable[..., tuple[Ids, Ids, Ints, int, int]],
+    index: tuple[Any, ...],
+    queries: Queries,
+    rank: Ints,
+) -> Nearest:
+    """Run kernel(first, last, asked, *index) over ranges of the queries.
+
+    It gives their best lists (trajectory, position and loss), and how many distances it computed and
+    how many cells it visited.
+    """
+    asked = as_asked(queries, rank)
+    offsets = asked[2]
+    parts = map_ranges(kernel, offsets, asked, *index)
+    return Nearest(offsets, *merged(parts, join, join, join, add, add))
+
+
+class BestLists:
+    """The best lists of all queries as they grow, from one index to the next."""
+
+    def __init__(self, queries: Queries, rank: Ints) -> None:
+        self._queries = queries
+        self._rank = rank
+        self._offsets = offsets_from(queries.k)
+        self._columns: Any = empty_lists(self._offsets[-1])
+        self._held = np.zeros(len(queries), np.int64)
+        self._distances = self._cells = 0
+
+    def search(
+        self, kernel: Callable[..., Any], index: tuple[Any, ...], chosen: Ints | None = None
+    ) -> None:
+        """Run kernel(first, last, asked, lists, *index) over ranges of the queries, or of some of them.
+
+        It gets their lists as they are (trajectory, position and loss of each place, and how many
+        places are taken), and gives them back with how many distances it computed and how many
+        cells it visited.
+        """
+        if chosen is None:
+            chosen = np.arange(len(self._queries))
+        rows, offsets = rows_of(self._offsets, chosen)
+        lists = (*(column[rows] for column in self._columns), self._held[chosen])
+        asked = as_asked(self._queries.take(chosen), self._rank)
+        parts = map_ranges(kernel, offsets, asked, lists, *index)
+        *changed, held, distances, cells = merged(parts, join, join, join, join, add, add)
+        for column, part in zip(self._columns, changed, strict=True):
+            column[rows] = part
+        self._held[chosen] = held
+        self._distances += distances
+        self._cells += cells
+
+    def limits(self) -> Metres:
+        """`limit_of` each list; below 0 where nothing is asked for."""
+        size = self._queries.k
+        limit = np.where(size > 0, ANYWHERE, -1.0)
+        full = np.flatnonzero((size > 0) & (self._held == size))
+        worst = (self._columns[2][self._offsets[full]] + 1) / 1000.0
+        limit[full] = worst * worst
+        return limit
+
+    def nearest(self) -> Nearest:
+        """The answers, once all lists are as good as they get."""
+        parts = map_ranges(
+            _sort_lists, self._offsets, self._offsets, self._rank, *self._columns, self._held
+        )
+        trajectory, position, loss = joined(parts)
+        return Nearest(self._offsets, trajectory, position, loss, self._distances, self._cells)
+
+
+@njit(nogil=True, cache=True)
+def _sort_lists(first, last, offsets, rank, trajectory, position, loss, held):  # type: ignore[no-untyped-def]
+    slot = unmarked(len(rank))
+    begin = offsets[first]
+    out_t = trajectory[begin : offsets[last]].copy()
+    out_p = position[begin : offsets[last]].copy()
+    out_d = loss[begin : offsets[last]].copy()
+    for q in range(first, last):
+        lo, hi = offsets[q] - begin, offsets[q + 1] - begin
+        sort_list(out_t[lo:hi], out_p[lo:hi], out_d[lo:hi], slot, rank, held[q])
+    return out_t, out_p, out_d
+
+
+# Kernels unpack what is asked once and hand plain arrays on: an array taken out of a tuple
+# counts a reference each time, with an atomic operation, which costs more than a distance.
+# What a kernel knows of each trajectory t, where the number of a query saves clearing:
+#   skipped[t]  the last query that left it out
+#   listed[t]   the last query whose list took it in
+#   slot[t]     where in that list it stands
+
+
+@njit(cache=True)
+def unmarked(trajectories):  # type: ignore[no-untyped-def]
+    """Marks of no query. (np.full would be compiled anew in every kernel.)"""
+    marks = np.empty(trajectories, np.int64)
+    for t in range(trajectories):
+        marks[t] = -1
+    return marks
+
+
+@njit(cache=True)
+def empty_lists(size):  # type: ignore[no-untyped-def]
+    """Best lists of nobody, one after the other: trajectory, position and loss of each place.
+
+    Each list is a heap with the worst on top.
+    """
+    trajectory, position = np.empty(size, np.int32), np.empty(size, np.int32)
+    loss = np.zeros(size, np.int64)
+    for i in range(size):
+        trajectory[i] = position[i] = -1
+    return trajectory, position, loss
+
+
+@njit(cache=True)
+def mark(skipped, skip, first, last, q):  # type: ignore[no-untyped-def]
+    """Mark the trajectories that query q leaves out."""
+    for i in range(first, last):
+        skipped[skip[i]] = q
+
+
+@njit(cache=True)
+def offer(  # type: ignore[no-untyped-def]
+    best_t, best_p, best_d, listed, slot, rank, q, held, t, position, loss
+):
+    """Take a segment of trajectory t into the list if it is among the best; how many it holds."""
+    if listed[t] == q:
+        at = slot[t]
+        if loss < best_d[at] or (loss == best_d[at] and position < best_p[at]):
+            best_d[at] = loss
+            best_p[at] = position
+            _sink(best_t, best_p, best_d, slot, rank, held, at)
+    elif held < len(best_d):
+        best_t[held], best_p[held], best_d[held] = t, position, loss
+        slot[t] = held
+        listed[t] = q
+        held += 1
+        _rise(best_t, best_p, best_d, slot, rank, held - 1)
+    elif loss < best_d[0] or (loss == best_d[0] and rank[t] < rank[best_t[0]]):
+        listed[best_t[0]] = -1
+        best_t[0], best_p[0], best_d[0] = t, position, loss
+        slot[t] = 0
+        listed[t] = q
+        _sink(best_t, best_p, best_d, slot, rank, held, 0)
+    return held
+
+
+@njit(cache=True)
+def limit_of(best_d, held):  # type: ignore[no-untyped-def]
+    """Squared metres beyond which nothing can enter the list: theta_K, at loss + 1 mm."""
+    if held < len(best_d):
+        return ANYWHERE
+    limit = (best_d[0] + 1) / 1000.0
+    return limit * limit
+
+
+@njit(cache=True)
+def sort_list(best_t, best_p, best_d, slot, rank, held):  # type: ignore[no-untyped-def]
+    """Heap sort in place: nearest first."""
+    for end in range(held - 1, 0, -1):
+        _swap(best_t, best_p, best_d, slot, 0, end)
+        _sink(best_t, best_p, best_d, slot, rank, end, 0)
+
+
+@njit(cache=True)
+def _worse(best_t, best_d, rank, i, j):  # type: ignore[no-untyped-def]
+    return best_d[i] > best_d[j] or (best_d[i] == best_d[j] and rank[best_t[i]] > rank[best_t[j]])
+
+
+@njit(cache=True)
+def _swap(best_t, best_p, best_d, slot, i, j):  # type: ignore[no-untyped-def]
+    t, p, d = best_t[i], best_p[i], best_d[i]
+    best_t[i], best_p[i], best_d[i] = best_t[j], best_p[j], best_d[j]
+    best_t[j], best_p[j], best_d[j] = t, p, d
+    slot[best_t[i]] = i
+    slot[t] = j
+
+
+@njit(cache=True)
+def _rise(best_t, best_p, best_d, slot, rank, i):  # type: ignore[no-untyped-def]
+    while i > 0:
+        up = (i - 1) // 2
+        if not _worse(best_t, best_d, rank, i, up):
+            return
+        _swap(best_t, best_p, best_d, slot, i, up)
+        i = up
+
+
+@njit(cache=True)
+def _sink(best_t, best_p, best_d, slot, rank, held, i):  # type: ignore[no-untyped-def]
+    while True:
+        worst = i
+        for child in (2 * i + 1, 2 * i + 2):
+            if child < held and _worse(best_t, best_d, rank, child, worst):
+                worst = child
+        if worst == i:
+            return
+        _swap(best_t, best_p, best_d, slot, i, worst)
+        i = worst
+
+
+# The queue: cells to visit.
+
+
+@njit(cache=True, inline="always")
+def _before(d_a, n_a, d_b, n_b):  # type: ignore[no-untyped-def]
+    """Order of visits: by distance; then nodes >= 0 first; then the one further from 0.
+
+    Nodes are numbered from the root on, so that of equally near ones (0 for all cells around q)
+    subtrees (n >= 0) come before segments (n < 0) and fine cells before coarse: a tight bound is
+    found before the long segments are looked at.
+    """
+    if d_a != d_b:
+        return d_a < d_b
+    if (n_a >= 0) != (n_b >= 0):
+        return n_a >= 0
+    return n_a > n_b if n_a >= 0 else n_a < n_b
+
+
+@njit(cache=True)
+def push(queue_d, queue_n, size, distance2, node):  # type: ignore[no-untyped-def]
+    """Add to the queue (a heap, first to visit on top); how many wait now."""
+    i = size
+    while i > 0:
+        up = (i - 1) // 2
+        if not _before(distance2, node, queue_d[up], queue_n[up]):
+            break
+        queue_d[i], queue_n[i] = queue_d[up], queue_n[up]
+        i = up
+    queue_d[i], queue_n[i] = distance2, node
+    return size + 1
+
+
+@njit(cache=True)
+def pop(queue_d, queue_n, size):  # type: ignore[no-untyped-def]
+    """Take the first from the queue, which the caller has read at 0; how many wait now."""
+    size -= 1
+    distance2, node = queue_d[size], queue_n[size]
+    i = 0
+    while True:
+        child = 2 * i + 1
+        if child >= size:
+            break
+        if child + 1 < size and _before(
+            queue_d[child + 1], queue_n[child + 1], queue_d[child], queue_n[child]
+        ):
+            child += 1
+        if not _before(queue_d[child], queue_n[child], distance2, node):
+            break
+        queue_d[i], queue_n[i] = queue_d[child], queue_n[child]
+        i = child
+    queue_d[i], queue_n[i] = distance2, node
+    return size
+
+
+# Distances, as every kernel computes them: no fastmath, losses in whole millimetres.
+
+
+# mypy cannot see through numba's decorators; the kernels below take and return scalars.
+
+
+@njit(cache=True)
+def squared_distance(px, py, ax, ay, bx, by):  # type: ignore[no-untyped-def]
+    """Squared distance in metres from a point to the segment from a to b."""
+    dx = bx - ax
+    dy = by - ay
+    length2 = dx * dx + dy * dy
+    t = 0.0
+    if length2 > 0.0:
+        t = ((px - ax) * dx + (py - ay) * dy) / length2
+        if t < 0.0:
+            t = 0.0
+        elif t > 1.0:
+            t = 1.0
+    ex = px - (ax + t * dx)
+    ey = py - (ay + t * dy)
+    return ex * ex + ey * ey
+
+
+_TINY = 1e-300
+
+
+@njit(cache=True, inline="always")
+def rough_squared_distance(px, py, ax, ay, bx, by):  # type: ignore[no-untyped-def]
+    """`squared_distance` but for its last bits: to compare with a limit, which has half a
+    millimetre to spare.
+
+    Without branches: half of the segments have length 0 and most points project beyond an end, by
+    no rule that a processor could guess, and a wrong guess costs as much as the arithmetic.
+    """
+    dx, dy = bx - ax, by - ay
+    ux, uy = px - ax, py - ay
+    length2 = dx * dx + dy * dy
+    t = max(0.0, min(ux * dx + uy * dy, length2)) / max(length2, _TINY)
+    ex, ey = ux - t * dx, uy - t * dy
+    return ex * ex + ey * ey
+
+
+@njit(cache=True)
+def to_mm(squared_m):  # type: ignore[no-untyped-def]
+    """Loss in whole millimetres from a squared distance in metres."""
+    return np.int64(math.floor(math.sqrt(squared_m) * 1000.0 + 0.5))
+
+
+@njit(cache=True)
+def projection(px, py, ax, ay, bx, by):  # type: ignore[no-untyped-def]
+    """Where on the segment the point falls, from 0 to 1; 1/2 on a segment of length 0."""
+    dx = bx - ax
+    dy = by - ay
+    length2 = dx * dx + dy * dy
+    if length2 == 0.0:
+        return 0.5
+    t = ((px - ax) * dx + (py - ay) * dy) / length2
+    return min(1.0, max(0.0, t))
+
+
+@njit(cache=True)
+def box_squared_distance(px, py, x_min, y_min, x_max, y_max):  # type: ignore[no-untyped-def]
+    """MINdist (paper, Def. "Point-Grid Cell Distance"), squared."""
+    dx = max(x_min - px, 0.0, px - x_max)
+    dy = max(y_min - py, 0.0, py - y_max)
+    return dx * dx + dy * dy
+
 
 _LARGE, _SMALL = 256, 16
 """Rows of a block."""

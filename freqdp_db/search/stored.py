@@ -25,9 +25,12 @@ from numba import njit
 from freqdp_db.engines.ranges import joined, map_each, map_ranges
 from freqdp_db.model.arrays import Flags, Ids, Ints, Metres, offsets_of
 from freqdp_db.model.trajectories import Locations, Trajectories
-from freqdp_db.search.best import ANYWHERE, BestLists, Nearest, Queries
 from freqdp_db.search.grid import Frame, Segments, distinct_segments, file_segments, levels_of
 from freqdp_db.search.nearest import (
+    ANYWHERE,
+    BestLists,
+    Nearest,
+    Queries,
     SegmentIndex,
     index_filed,
     index_segments,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from freqdp_db.db.revisions import run_revision
+from freqdp_db.db.schema import run_revision
 
 revision = "0010"
 down_revision = "0005"

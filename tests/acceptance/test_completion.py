@@ -15,7 +15,7 @@ from psycopg.conninfo import make_conninfo
 from servers import SharedServer, cloned
 from world import freqdp
 
-from freqdp_db.cli import commands as completion
+from freqdp_db.cli import main as completion
 
 PROGRAM = "import sys; sys.argv[0] = 'freqdp'; from freqdp_db.cli.main import main; main()"
 

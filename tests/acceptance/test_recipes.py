@@ -28,7 +28,7 @@ from world import freqdp, query, value
 
 import freqdp_db
 from freqdp_db.cli import main
-from freqdp_db.db.revisions import load_objects
+from freqdp_db.db.schema import load_objects
 from freqdp_db.db.tables import Names
 
 ROOT = Path(__file__).parent.parent.parent

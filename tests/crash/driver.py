@@ -24,7 +24,7 @@ from typing import Any
 
 from freqdp_db.cli import main
 from freqdp_db.dataset import building
-from freqdp_db.db import builds, draws, releases, staging
+from freqdp_db.db import builds, releases, staging
 from freqdp_db.db import copy as layout
 from freqdp_db.db import source_rows as source
 from freqdp_db.methods.frequency.steps import LocalStep
@@ -124,7 +124,7 @@ MOMENTS: dict[str, Patch] = {
     "spent: before reading": before(pipeline, "load_build"),
     "spent: frequencies": before(LocalStep, "draw"),
     "drawn: first": before(releases, "commit_draw", 1),
-    "drawn: amid its commit": amid_copy(draws, "pf_target", 1),
+    "drawn: amid its commit": amid_copy(releases, "pf_target", 1),
     "drawn: second": before(releases, "commit_draw", 2),
     "targets: first": after(releases, "commit_draw", 1),
     "targets: first edits logged": after(releases, "finish_step", 1),

@@ -26,7 +26,7 @@ from world import freqdp as run
 from world import query
 
 import freqdp_db
-from freqdp_db.db.revisions import render, resource
+from freqdp_db.db.schema import render, resource
 from freqdp_db.db.tables import Names
 from freqdp_db.evaluation.evaluate import approve_within_limit
 from freqdp_db.jobs.worker import Worker

@@ -11,7 +11,7 @@ from world import ADD_CITY, freqdp, query
 from freqdp_db.paper import bench
 from freqdp_db.paper.bench import PipelineRun, growth_exponent
 from freqdp_db.paper.strategies import STRATEGIES, Strategy
-from freqdp_db.search.best import Nearest
+from freqdp_db.search.nearest import Nearest
 
 NAMES = [*STRATEGIES, "gist"]
 

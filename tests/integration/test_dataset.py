@@ -12,8 +12,8 @@ from library import opened
 from world import ADD_CITY, fingerprint, freqdp, query, value, wait_for
 
 from freqdp_db.db import builds
+from freqdp_db.db.connection import hold
 from freqdp_db.db.datasets import find_dataset
-from freqdp_db.db.locks import hold
 from freqdp_db.progress import Progress
 from freqdp_db.release.pipeline import anonymize
 from freqdp_db.release.request import Request

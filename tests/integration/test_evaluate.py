@@ -14,8 +14,7 @@ from servers import SharedServer, clone_of, cloned
 from world import freqdp, query, written
 
 from freqdp_db.dataset.memory import load_build
-from freqdp_db.db.draws import load_columns, load_edits
-from freqdp_db.db.releases import find_release
+from freqdp_db.db.releases import find_release, load_columns, load_edits
 from freqdp_db.evaluation import audit
 from freqdp_db.evaluation.evaluate import PUBLISHABLE
 from freqdp_db.evaluation.pair import load_case
@@ -23,7 +22,7 @@ from freqdp_db.evaluation.report.words import meaning_of
 from freqdp_db.methods.frequency.applying import apply_edits, coarsen_times
 from freqdp_db.methods.frequency.partition import Partition
 from freqdp_db.methods.frequency.steps import key_of
-from freqdp_db.model.edits import PfTargets, TfTargets
+from freqdp_db.model.trajectories import PfTargets, TfTargets
 from freqdp_db.privacy import accounting as mechanism
 from freqdp_db.privacy.noise import SeededSource, scale_for
 from freqdp_db.progress import Progress

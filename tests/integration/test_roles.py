@@ -11,7 +11,7 @@ from library import opened
 from psycopg.conninfo import make_conninfo
 from world import freqdp, login, query
 
-from freqdp_db.db.locks import hold
+from freqdp_db.db.connection import hold
 
 KINDS = ("admin", "runner", "analyst", "auditor")
 ADD = ["dataset", "add", "d", "--from", "demo.t", "--object", "o", "--time", "at", "--geom", "g"]

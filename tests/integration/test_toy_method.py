@@ -20,7 +20,7 @@ from library import build_points, make_points, opened
 from servers import SharedServer, cloned
 from world import anonymize, freqdp, query, verify, withdraw
 
-from freqdp_db.cli.commands import declared
+from freqdp_db.cli.main import declared
 from freqdp_db.db import schema as upgrade
 from freqdp_db.db.connection import Database
 from freqdp_db.db.copy import point_bytes

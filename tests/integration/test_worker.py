@@ -29,9 +29,8 @@ from world import anonymize, freqdp, query, value, verify, wait_for, withdraw, w
 from freqdp_db.db import jobs, staging
 from freqdp_db.db import published as current
 from freqdp_db.db import published as waiting
-from freqdp_db.db.connection import Listener
+from freqdp_db.db.connection import Listener, hold
 from freqdp_db.db.jobs import HeartbeatReply
-from freqdp_db.db.locks import hold
 from freqdp_db.errors import ConnectionFailed
 from freqdp_db.evaluation.evaluate import approve_within_limit
 from freqdp_db.jobs import metrics

@@ -14,7 +14,7 @@ from math import floor, isqrt
 
 from small_worlds import SmallWorld, as_lists
 
-from freqdp_db.model.edits import EditRuns, PfTargets, TfTargets
+from freqdp_db.model.trajectories import EditRuns, PfTargets, TfTargets
 
 Point = tuple[Fraction, Fraction]
 Samples = list[tuple[int, int]]

@@ -17,8 +17,7 @@ from freqdp_db.engines.partitions import Partitions
 from freqdp_db.methods.frequency.counts import Frequencies, count_frequencies
 from freqdp_db.methods.frequency.partition import Partition, partitions_of
 from freqdp_db.model.arrays import Ints, offsets_from
-from freqdp_db.model.edits import PfTargets, TfTargets
-from freqdp_db.model.trajectories import Clock, Locations, Trajectories
+from freqdp_db.model.trajectories import Clock, Locations, PfTargets, TfTargets, Trajectories
 
 thorough = settings(derandomize=True, deadline=None, max_examples=100, database=None)
 quick = settings(derandomize=True, deadline=None, max_examples=40, database=None)

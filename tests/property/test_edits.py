@@ -30,8 +30,14 @@ from freqdp_db.methods.frequency.applying import (
 from freqdp_db.methods.frequency.deletion import delete_globally, delete_locally
 from freqdp_db.methods.frequency.insertion import PAPER_SPREAD_MM, insert_globally, insert_locally
 from freqdp_db.methods.frequency.partition import Partition
-from freqdp_db.model.edits import EditRuns, PfTargets, TfTargets
-from freqdp_db.model.trajectories import Clock, Locations, Trajectories
+from freqdp_db.model.trajectories import (
+    Clock,
+    EditRuns,
+    Locations,
+    PfTargets,
+    TfTargets,
+    Trajectories,
+)
 
 _KEY = np.uint64(0x1234_5678_9ABC_DEF0)
 spreads = st.sampled_from([None, 0, 100_000, 500_000])

@@ -13,11 +13,17 @@ from hypothesis import strategies as st
 
 from freqdp_db.dataset import cleaning
 from freqdp_db.dataset.building import project
-from freqdp_db.dataset.cleaning import Rows
+from freqdp_db.dataset.cleaning import (
+    GridCells,
+    Rows,
+    merge_cells,
+    snap_anchors,
+    snap_exact,
+    snap_grid,
+)
 from freqdp_db.dataset.findings import SeenTimes, look_at
 from freqdp_db.dataset.projection import ReferenceSystem
 from freqdp_db.dataset.reading import RawRows
-from freqdp_db.dataset.snapping import GridCells, merge_cells, snap_anchors, snap_exact, snap_grid
 from freqdp_db.model.arrays import Ints, Metres
 
 LARGEST = float(np.finfo(np.float64).max)

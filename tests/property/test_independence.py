@@ -36,7 +36,7 @@ from freqdp_db.methods.counts.plan import Design, Plan
 from freqdp_db.model.arrays import Ints
 from freqdp_db.privacy.noise import SeededSource
 from freqdp_db.progress import Progress
-from freqdp_db.release import journal
+from freqdp_db.release import pipeline
 from freqdp_db.release.budgets import raise_for_persons
 from freqdp_db.release.pipeline import anonymize
 from freqdp_db.release.request import Request
@@ -317,7 +317,7 @@ def test_a_draw_that_depends_on_other_windows_is_found_out(
 
     if mutant == "noise":
         monkeypatch.setattr(
-            journal, "SeededSource", lambda seed, n: SeededSource(seed + of_all_rows(), n)
+            pipeline, "SeededSource", lambda seed, n: SeededSource(seed + of_all_rows(), n)
         )
     elif mutant == "first round":
         monkeypatch.setattr(measuring, "first_numbers", first_round)

@@ -14,8 +14,7 @@ from test_edits import assert_ordered, assert_pf, assert_tf
 from freqdp_db.methods.contract import Recorded, StepContext, Taken, WorkingSet, options_of
 from freqdp_db.methods.frequency.counts import count_frequencies, rank_places
 from freqdp_db.methods.frequency.perturbation import perturb_pf, perturb_tf
-from freqdp_db.model.edits import PfTargets, TfTargets
-from freqdp_db.model.trajectories import Build, Trajectories
+from freqdp_db.model.trajectories import Build, PfTargets, TfTargets, Trajectories
 from freqdp_db.privacy.noise import SeededSource
 from freqdp_db.release.request import Request
 

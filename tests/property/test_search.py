@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from small_worlds import SmallWorld, as_lists, quick, thorough, worlds
 
-from freqdp_db.dataset.snapping import snap_grid
+from freqdp_db.dataset.cleaning import snap_grid
 from freqdp_db.errors import BadInput
 from freqdp_db.loading.city import City
 from freqdp_db.model.arrays import Ids, Ints, offsets_from
@@ -23,8 +23,8 @@ from freqdp_db.model.trajectories import Clock, Locations, Trajectories
 from freqdp_db.paper.bench import parse_names
 from freqdp_db.paper.strategies import DEFAULT, STRATEGIES, distinct_rows, index_bytes
 from freqdp_db.search import stored
-from freqdp_db.search.best import Nearest, Queries
 from freqdp_db.search.grid import cells_of, distinct_segments, file_trajectories
+from freqdp_db.search.nearest import Nearest, Queries
 from freqdp_db.search.stored import GridSearch, StoredGrid
 
 OTHERS = [name for name in STRATEGIES if name != "linear"]

@@ -26,8 +26,7 @@ from freqdp_db.methods.frequency.perturbation import (
 )
 from freqdp_db.methods.frequency.steps import LocalStep
 from freqdp_db.model.arrays import offsets_from
-from freqdp_db.model.edits import PfTargets
-from freqdp_db.model.trajectories import Build, Clock, Locations, Trajectories
+from freqdp_db.model.trajectories import Build, Clock, Locations, PfTargets, Trajectories
 from freqdp_db.release.request import Request
 
 Ints = NDArray[np.int64]

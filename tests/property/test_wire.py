@@ -22,7 +22,7 @@ from freqdp_db.errors import BadData
 from freqdp_db.methods.frequency.applying import apply_edits
 from freqdp_db.methods.frequency.deletion import delete_globally, delete_locally
 from freqdp_db.methods.frequency.insertion import PAPER_SPREAD_MM, insert_globally, insert_locally
-from freqdp_db.model.edits import EditRuns, Edits, Operation, PfTargets, TfTargets
+from freqdp_db.model.trajectories import EditRuns, Edits, Operation, PfTargets, TfTargets
 
 _FIELDS = 7
 _RELEASE, _STEP = 2_000_000_000, 2

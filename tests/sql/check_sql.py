@@ -23,9 +23,8 @@ import pglast
 from pglast import ast as nodes
 from pglast.enums import RoleSpecType
 
-from freqdp_db.db.revisions import load_objects, render, resource
 from freqdp_db.db.rights import grant_statements, role_statement
-from freqdp_db.db.schema import ownership_statement
+from freqdp_db.db.schema import load_objects, ownership_statement, render, resource
 from freqdp_db.db.tables import Names
 
 NAMES = Names(schema="private", release_schema="release", postgis="postgis")

@@ -17,8 +17,7 @@ from psycopg import sql
 from freqdp_db.dataset.memory import load_build
 from freqdp_db.db.connection import Database
 from freqdp_db.db.names import quoted
-from freqdp_db.db.revisions import alembic_config
-from freqdp_db.db.schema import names_of
+from freqdp_db.db.schema import alembic_config, names_of
 from freqdp_db.methods.contract import StepContext
 from freqdp_db.progress import Progress
 from freqdp_db.release.verification import verify

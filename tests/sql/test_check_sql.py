@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from check_sql import NAMES, faults, scripts, uncast_behind_definers
 
-from freqdp_db.db.revisions import load_objects
+from freqdp_db.db.schema import load_objects
 
 REVOKE = "REVOKE ALL ON FUNCTION p.f() FROM PUBLIC;"
 PIN = "SET search_path = pg_catalog, pg_temp"

@@ -26,7 +26,7 @@ from world import freqdp
 
 import freqdp_db
 from freqdp_db.db.extension import extension_files
-from freqdp_db.db.revisions import load_objects
+from freqdp_db.db.schema import load_objects
 from freqdp_db.db.tables import Names
 from freqdp_db.server.binaries import Binaries, _share_dirs, find_binaries
 from freqdp_db.server.embedded import EmbeddedServer

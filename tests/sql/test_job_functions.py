@@ -19,7 +19,7 @@ from freqdp_db.db import schema
 from freqdp_db.db.connection import Database
 from freqdp_db.db.jobs import as_json, claim, request_release
 from freqdp_db.errors import FreqdpError
-from freqdp_db.jobs.document import parse
+from freqdp_db.release.request import parse_job
 
 POINTS = [
     (f"o{n % 6}", 60.0 * n, 37.0 * (n * 7 % 40), 53.0 * (n * 3 % 30)) for n in range(240)
@@ -80,7 +80,7 @@ def _in_python(method: str | None, epsilon: str | None, options: str) -> Any:
         exact = {} if epsilon is None else {"epsilon": Decimal(epsilon)}
         if exact and not exact["epsilon"].is_finite():
             return None
-        return parse({**given, **exact, "method": method})
+        return parse_job({**given, **exact, "method": method})
     except FreqdpError:
         return None
 
@@ -98,7 +98,7 @@ def test_sql_and_python_judge_alike(db: Database) -> None:
                     [method, epsilon, options],
                 ).fetchone()
                 assert row is not None
-                found: Any = parse(json.loads(row[0], parse_float=Decimal))
+                found: Any = parse_job(json.loads(row[0], parse_float=Decimal))
                 accepted += 1
             except psycopg.Error as error:
                 assert error.sqlstate == "QF001", (method, epsilon, options, str(error))
@@ -112,10 +112,16 @@ def test_sql_and_python_judge_alike(db: Database) -> None:
 def test_what_is_asked_comes_back(db: Database) -> None:
     """From a checked request to the document that SQL takes, and back."""
     asked = [
-        parse({"method": "lg", "epsilon": Decimal("0.000000001"), "time_step": "5min", "keep": 3}),
-        parse({"method": "gl", "epsilon_global": Decimal("0.3"), "epsilon_local": 2, "seed": 7}),
-        parse({"method": "pure-l", "spread": Decimal("0.125"), "as": 'a "b"', "new_draw": True}),
-        parse({"method": "pure-g", "signature": 7, "epsilon": 100, "rebuild": True}),
+        parse_job(
+            {"method": "lg", "epsilon": Decimal("0.000000001"), "time_step": "5min", "keep": 3}
+        ),
+        parse_job(
+            {"method": "gl", "epsilon_global": Decimal("0.3"), "epsilon_local": 2, "seed": 7}
+        ),
+        parse_job(
+            {"method": "pure-l", "spread": Decimal("0.125"), "as": 'a "b"', "new_draw": True}
+        ),
+        parse_job({"method": "pure-g", "signature": 7, "epsilon": 100, "rebuild": True}),
     ]
     with db.open_connection(autocommit=True) as connection:
         for one in asked:
@@ -126,7 +132,7 @@ def test_what_is_asked_comes_back(db: Database) -> None:
                 [document["method"], document.get("epsilon"), as_json(options)],
             ).fetchone()
             assert row is not None
-            assert parse(json.loads(row[0], parse_float=Decimal)) == one
+            assert parse_job(json.loads(row[0], parse_float=Decimal)) == one
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from world import freqdp
 from freqdp_db import errors
 from freqdp_db.db import schema
 from freqdp_db.db.connection import Database
-from freqdp_db.db.revisions import head_revision, resource
+from freqdp_db.db.schema import head_revision, resource
 
 
 def _objects(url: str, private: str = "freqdp", published: str = "freqdp_release") -> Any:

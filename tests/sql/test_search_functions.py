@@ -21,9 +21,8 @@ from freqdp_db.db.connection import Connection, Database, driver
 from freqdp_db.db.copy import point_bytes
 from freqdp_db.model.arrays import Ids, Metres, offsets_from
 from freqdp_db.model.trajectories import Locations, Trajectories
-from freqdp_db.search.best import Queries
 from freqdp_db.search.grid import Filed, Segments, cells_of, distinct_segments, file_trajectories
-from freqdp_db.search.nearest import index_segments, nearest_trajectories
+from freqdp_db.search.nearest import Queries, index_segments, nearest_trajectories
 
 NOBODY = np.zeros(0, np.int32)
 

@@ -23,10 +23,9 @@ from freqdp_db.methods.registry import METHODS
 from freqdp_db.methods.relations import TRAJECTORIES
 from freqdp_db.privacy.guarantee import ProtectedUnit
 from freqdp_db.release.budgets import in_words
-from freqdp_db.release.catalogue import said_of
+from freqdp_db.release.catalogue import said_of, whole_user
 from freqdp_db.release.export.notice import readme
 from freqdp_db.release.request import Request
-from freqdp_db.release.summary import whole_user
 
 BIKE = ProtectedUnit("bike", "fleet.ride")
 DRIVER = ProtectedUnit("driver", "fleet.ride", "fleet-drivers")

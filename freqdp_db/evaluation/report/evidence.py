@@ -33,8 +33,8 @@ from freqdp_db.evaluation.report.words import (
 )
 from freqdp_db.methods.registry import find_method
 from freqdp_db.privacy.guarantee import stands_for
+from freqdp_db.release.catalogue import not_covered_beside
 from freqdp_db.release.request import Request
-from freqdp_db.release.summary import not_covered_beside
 from freqdp_db.release.verification import require_published
 
 _SINGLED_OUT: dict[str, tuple[str, Tone, str]] = {

@@ -62,14 +62,12 @@ from freqdp_db.methods.frequency.counts import count_frequencies, rank_places
 from freqdp_db.methods.registry import find_method
 from freqdp_db.model.arrays import Metres, owners, within
 from freqdp_db.model.documents import Document
-from freqdp_db.model.edits import PfTargets
-from freqdp_db.model.trajectories import Locations, Trajectories
+from freqdp_db.model.trajectories import Locations, PfTargets, Trajectories
 from freqdp_db.privacy.guarantee import stands_for
 from freqdp_db.progress import Progress
-from freqdp_db.release.catalogue import Published, find_published
+from freqdp_db.release.catalogue import Published, find_published, whole_user
 from freqdp_db.release.export.notice import why_not_granted
 from freqdp_db.release.request import Request
-from freqdp_db.release.summary import whole_user
 from freqdp_db.release.verification import require_published
 
 if TYPE_CHECKING:

@@ -15,10 +15,9 @@ from freqdp_db.errors import VerificationFailed
 from freqdp_db.methods.frequency.counts import Frequencies
 from freqdp_db.methods.frequency.partition import Partition
 from freqdp_db.model.arrays import Ids, Ints, offsets_from, owners
-from freqdp_db.model.edits import EditRuns, Edits, PfTargets
 from freqdp_db.model.kernels import stable_order, stream, uniform
-from freqdp_db.model.trajectories import Clock, Trajectories
-from freqdp_db.search.best import projection, to_mm
+from freqdp_db.model.trajectories import Clock, EditRuns, Edits, PfTargets, Trajectories
+from freqdp_db.search.nearest import projection, to_mm
 
 # When inserted samples are, so that their times look like their neighbours' own.
 

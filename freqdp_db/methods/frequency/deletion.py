@@ -19,9 +19,9 @@ from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.methods.frequency.applying import Thinned, cheapest_of_each, delete, split
 from freqdp_db.methods.frequency.partition import Partition
 from freqdp_db.model.arrays import Ids, Ints, offsets_from, offsets_of
-from freqdp_db.model.edits import EditRuns, PfTargets, TfTargets
 from freqdp_db.model.kernels import find, stable_order
-from freqdp_db.search.best import squared_distance, to_mm
+from freqdp_db.model.trajectories import EditRuns, PfTargets, TfTargets
+from freqdp_db.search.nearest import squared_distance, to_mm
 
 
 @njit(cache=True)

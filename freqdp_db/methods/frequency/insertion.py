@@ -29,11 +29,23 @@ from freqdp_db.methods.frequency.applying import (
 from freqdp_db.methods.frequency.counts import count_frequencies
 from freqdp_db.methods.frequency.partition import Partition
 from freqdp_db.model.arrays import Ids, Ints, offsets_from, offsets_of, owners, within
-from freqdp_db.model.edits import EditRuns, PfTargets, TfTargets
 from freqdp_db.model.kernels import stable_order
-from freqdp_db.model.trajectories import Clock, Locations, Trajectories
-from freqdp_db.search.best import Nearest, Queries, squared_distance, to_mm
-from freqdp_db.search.nearest import index_segments, nearest_trajectories
+from freqdp_db.model.trajectories import (
+    Clock,
+    EditRuns,
+    Locations,
+    PfTargets,
+    TfTargets,
+    Trajectories,
+)
+from freqdp_db.search.nearest import (
+    Nearest,
+    Queries,
+    index_segments,
+    nearest_trajectories,
+    squared_distance,
+    to_mm,
+)
 
 # Room for the insertions of the global step: a segment with a free time step, near the nearest one.
 

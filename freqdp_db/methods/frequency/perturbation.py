@@ -14,7 +14,7 @@ from freqdp_db.methods.contract import WorkingSet
 from freqdp_db.methods.frequency.counts import Frequencies, Signatures, rank_places
 from freqdp_db.methods.frequency.partition import Partition
 from freqdp_db.model.arrays import Flags, Ids, Ints, offsets_from, owners, within
-from freqdp_db.model.edits import PfTargets, TfTargets
+from freqdp_db.model.trajectories import PfTargets, TfTargets
 from freqdp_db.privacy.accounting import Mechanism
 from freqdp_db.privacy.noise import RandomSource, scale_for
 

@@ -35,8 +35,9 @@ from freqdp_db.methods.contract import (
 from freqdp_db.methods.kinds import WIDEST_M, Number, Whole, plain
 from freqdp_db.methods.parameters import MAX_EPSILON, parameter
 from freqdp_db.model.arrays import Flags, Ints, owners
-from freqdp_db.model.edits import (
+from freqdp_db.model.trajectories import (
     MM_PER_M,
+    Clock,
     EditLog,
     Edits,
     EditTotals,
@@ -44,7 +45,6 @@ from freqdp_db.model.edits import (
     Targets,
     TfTargets,
 )
-from freqdp_db.model.trajectories import Clock
 from freqdp_db.privacy.accounting import Mechanism
 from freqdp_db.privacy.guarantee import (
     NOTHING_CLAIMED,
