@@ -10,18 +10,19 @@ from datetime import date, datetime
 from typing import Any
 
 import numpy as np
-import sqlalchemy as sa
 from numpy.typing import NDArray
 from psycopg import sql
 
 from freqdp_db.db.connection import (
     Connection,
     Database,
+    Session,
     as_written,
     call,
     column_list,
     driver,
     execute,
+    first_column,
     is_free,
     limit_waiting,
     numbers_left,
@@ -37,10 +38,10 @@ from freqdp_db.db.copy import (
     write_records,
     writing_once,
 )
-from freqdp_db.db.datasets import table
 from freqdp_db.db.ledger import require_traced
 from freqdp_db.db.names import format_name, format_relation
 from freqdp_db.db.source import SourceRelation
+from freqdp_db.db.tables import insert_rows, update_rows
 from freqdp_db.errors import BadInput, Busy, NotFound
 from freqdp_db.model.arrays import Ids, Ints, Metres, offsets_from, offsets_of
 from freqdp_db.model.documents import Document
@@ -128,8 +129,7 @@ _SIZES = """
 def builds_by_size(database: Database) -> list[BuildSize]:
     """All builds that are kept, the largest first."""
     schema = sql.Identifier(database.settings.schema).as_string(None)
-    with database.begin() as connection:
-        return rows_as(BuildSize, connection, _SIZES, [schema, list(PARTS)])
+    return rows_as(BuildSize, database, _SIZES, [schema, list(PARTS)])
 
 
 def grid_of(connection: Connection, build_id: int) -> dict[str, float]:
@@ -180,20 +180,15 @@ def attach_build(
     """
     number = build["build_id"]
     with database.begin() as connection:
-        datasets = table(connection, "dataset")
         limit_waiting(connection, _LOCK_TIMEOUT)
-        connection.execute(sa.insert(table(connection, "build")).values(**build))
+        insert_rows(connection, "build", build)
         read = [{"build_id": number, **asdict(source)} for source in sources]
-        if read:
-            connection.execute(sa.insert(table(connection, "build_source")), read)
+        insert_rows(connection, "build_source", *read)
         require_traced(connection, build["dataset_id"], number)
         call(connection, "attach_build", number)
         if build["time_window"] is None:
-            connection.execute(
-                sa.update(datasets)
-                .where(datasets.c.dataset_id == build["dataset_id"])
-                .values(current_build=number)
-            )
+            current = {"dataset_id": build["dataset_id"]}
+            update_rows(connection, "dataset", current, current_build=number)
 
 
 def drop_parts(connection: Connection, build_id: int) -> None:
@@ -236,17 +231,15 @@ _UNNEEDED = """
 
 
 def _drop_unneeded(database: Database) -> list[int]:
-    with database.begin() as connection:
-        numbers = execute(connection, _UNNEEDED).fetchall()
     dropped = []
-    for (number,) in numbers:
+    for number in first_column(database, _UNNEEDED):
         with suppress(Busy), database.begin() as connection:
             if not is_free(connection, "build", number):
                 continue
             # looked at again under the row's lock: a release may have been asked for since, and
             # whoever asks holds that lock until the release is recorded
             execute(connection, "SELECT FROM {p}.build WHERE build_id = %s FOR UPDATE", [number])
-            if (number,) in execute(connection, _UNNEEDED).fetchall():
+            if number in first_column(connection, _UNNEEDED):
                 drop_parts(connection, number)
                 mark = "UPDATE {p}.build SET dropped_at = now() WHERE build_id = %s"
                 execute(connection, mark, [number])
@@ -332,8 +325,7 @@ def samples_by_place(
 def sparse_objects(database: Database, build_id: int, signature: int) -> int:
     """Objects with fewer than 2m places: the method leaves little of them."""
     query = "SELECT count(*) FROM {p}.trajectory WHERE build_id = %s AND places < %s"
-    with database.begin() as connection:
-        return int(one_value(connection, query, [build_id, 2 * signature]))
+    return int(one_value(database, query, [build_id, 2 * signature]))
 
 
 # The large tables of a build, samples and segments, written in ranges by several sessions at once.
@@ -366,15 +358,10 @@ def write_range(
 def finish_large(database: Database, build_id: int) -> None:
     """Give both tables their keys, in two sessions."""
 
-    def index(part: str) -> None:
-        with database.begin() as connection:
-            call(connection, "finish_build_table", build_id, part)
-
     with database.side_by_side(len(LARGE)) as start:
         for part in LARGE:
-            start(index, part)
-    with database.begin() as connection:
-        call(connection, "drop_notes", "build", build_id)
+            start(call, database, "finish_build_table", build_id, part)
+    call(database, "drop_notes", "build", build_id)
 
 
 # The grid of a build, as the search reads it: its cells, and the segments of some or all of them.
@@ -437,17 +424,16 @@ class Window:
         return self.window_begin, self.window_end
 
 
-def find_window(connection: Connection, word: str, timezone: str) -> Window:
+def find_window(session: Session, word: str, timezone: str) -> Window:
     """The window that a word means now: `2024-05-06`, `yesterday`, ...; raises BadInput."""
     query = "SELECT * FROM {p}.find_window(%s::text, %s::text)"
-    (found,) = rows_as(Window, connection, query, [word, timezone])
+    (found,) = rows_as(Window, session, query, [word, timezone])
     return found
 
 
 def ended_window(database: Database, word: str, timezone: str) -> Window:
     """The same, of a window that is over: what is released is closed, and must be whole."""
-    with database.begin() as connection:
-        window = find_window(connection, word, timezone)
+    window = find_window(database, word, timezone)
     if not window.ended:
         raise BadInput(
             f"[[window]] {window.time_window} has not ended in {timezone}: a release closes it",
@@ -489,6 +475,5 @@ def window_build(database: Database, dataset_id: int, time_window: str) -> int |
         "SELECT max(build_id) FROM {p}.build "
         "WHERE dataset_id = %s AND time_window = %s AND dropped_at IS NULL"
     )
-    with database.begin() as connection:
-        found: int | None = one_value(connection, query, [dataset_id, time_window])
+    found: int | None = one_value(database, query, [dataset_id, time_window])
     return found

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, LiteralString, TypeAlias, TypeVar
 
 import psycopg
@@ -282,8 +282,7 @@ def connect(settings: Settings, command: str = "library") -> Database:
 
         conninfo = EmbeddedServer(settings.data_dir).ensure_running()
     database = Database(conninfo, settings, command)
-    with database.begin() as connection:
-        connection.execute(sa.text("SELECT 1"))
+    execute(database, "SELECT 1")
     return database
 
 
@@ -448,53 +447,43 @@ class Login:
         return f"{self.server}, database {self.database}, user {self.user} ({held})"
 
 
-def login_of(connection: Connection, settings: Settings) -> Login:
-    row = connection.execute(
-        sa.text(
-            "SELECT current_database() AS database, current_user AS user, "
-            "(SELECT rolsuper FROM pg_roles WHERE rolname = current_user) AS superuser, "
-            "ARRAY(SELECT rolname::text FROM pg_roles WHERE rolname = ANY(:roles) "
-            "AND pg_has_role(current_user, oid, 'MEMBER') ORDER BY 1) AS roles, "
-            "count(*) = 2 AS there, "
-            "coalesce(bool_or(nspname = :private AND usable), false) AS sees_private, "
-            "coalesce(bool_or(nspname = :released AND usable), false) AS sees_released "
-            "FROM (SELECT nspname, has_schema_privilege(oid, 'USAGE') AS usable FROM pg_namespace "
-            "WHERE nspname IN (:private, :released)) AS ours"
-        ),
-        {
-            "roles": [settings.role(kind) for kind in ROLES],
-            "private": settings.schema,
-            "released": settings.release_schema,
-        },
-    ).one()
-    info = driver(connection).info
-    server = f"server at {info.host or 'the default socket'}, port {info.port}"
-    return Login(server=server, **row._mapping)
+def login_of(session: Session, settings: Settings) -> Login:
+    query = """
+        SELECT current_database() AS database, current_user AS user,
+            (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) AS superuser,
+            ARRAY(SELECT rolname::text FROM pg_roles WHERE rolname = ANY(%(roles)s)
+                AND pg_has_role(current_user, oid, 'MEMBER') ORDER BY 1) AS roles,
+            count(*) = 2 AS there,
+            coalesce(bool_or(nspname = %(private)s AND usable), false) AS sees_private,
+            coalesce(bool_or(nspname = %(released)s AND usable), false) AS sees_released
+        FROM (SELECT nspname, has_schema_privilege(oid, 'USAGE') AS usable FROM pg_namespace
+            WHERE nspname IN (%(private)s, %(released)s)) AS ours
+        """
+    names = {"private": settings.schema, "released": settings.release_schema}
+    values = names | {"roles": [settings.role(kind) for kind in ROLES]}
+    with in_transaction(session) as connection:
+        info = driver(connection).info
+        server = f"server at {info.host or 'the default socket'}, port {info.port}"
+        (login,) = rows_as(partial(Login, server), connection, query, values)
+    return login
 
 
-def may_use(connection: Connection, schema: str) -> bool:
+def may_use(session: Session, schema: str) -> bool:
     """Whether names in a schema can be used."""
-    return bool(
-        connection.execute(
-            sa.text("SELECT has_schema_privilege(:schema, 'USAGE')"), {"schema": schema}
-        ).scalar()
-    )
+    return bool(one_value(session, "SELECT has_schema_privilege(%s, 'USAGE')", [schema]))
 
 
-def logins_of_analysts(connection: Connection, settings: Settings) -> list[str]:
+def logins_of_analysts(session: Session, settings: Settings) -> list[str]:
     """Who can log in to this database as an analyst and as nothing more."""
-    return list(
-        connection.execute(
-            sa.text(
-                "SELECT l.rolname::text FROM pg_roles l JOIN pg_roles g ON g.rolname = :analyst "
-                "WHERE l.rolcanlogin AND NOT l.rolsuper AND pg_has_role(l.oid, g.oid, 'MEMBER') "
-                "AND has_database_privilege(l.oid, current_database(), 'CONNECT') "
-                "AND NOT EXISTS (SELECT FROM pg_roles w WHERE w.rolname = :runner "
-                "AND pg_has_role(l.oid, w.oid, 'MEMBER')) ORDER BY 1"
-            ),
-            {"analyst": settings.role("analyst"), "runner": settings.role("runner")},
-        ).scalars()
-    )
+    query = """
+        SELECT l.rolname::text FROM pg_roles l JOIN pg_roles g ON g.rolname = %s
+        WHERE l.rolcanlogin AND NOT l.rolsuper AND pg_has_role(l.oid, g.oid, 'MEMBER')
+            AND has_database_privilege(l.oid, current_database(), 'CONNECT')
+            AND NOT EXISTS (SELECT FROM pg_roles w WHERE w.rolname = %s
+                AND pg_has_role(l.oid, w.oid, 'MEMBER'))
+        ORDER BY 1
+        """
+    return first_column(session, query, [settings.role("analyst"), settings.role("runner")])
 
 
 # Waiting for the database to say that there is work, where it can be heard.
@@ -588,38 +577,62 @@ def select_own(
 def as_written(connection: Connection) -> None:
     """In this transaction, scans give rows in the order in which they were written."""
     # one worker, and no joining of scans that run
-    driver(connection).execute("SET LOCAL synchronize_seqscans = off")
-    driver(connection).execute("SET LOCAL max_parallel_workers_per_gather = 0")
+    execute(connection, "SET LOCAL synchronize_seqscans = off")
+    execute(connection, "SET LOCAL max_parallel_workers_per_gather = 0")
 
 
 def comment_on(
     connection: Connection, kind: LiteralString, target: sql.Identifier, text: str
 ) -> None:
     """Say what a TABLE, a VIEW or a COLUMN is."""
-    driver(connection).execute(
-        sql.SQL("COMMENT ON {} {} IS {}").format(sql.SQL(kind), target, text)
-    )
+    execute(connection, sql.SQL("COMMENT ON {} {} IS {}").format(sql.SQL(kind), target, text))
+
+
+Session: TypeAlias = "Database | Connection"
+"""Where a statement runs: in an open transaction, or, of a database, in one of its own."""
+
+
+@contextmanager
+def in_transaction(session: Session) -> Iterator[Connection]:
+    """The open transaction, or one of the block's own."""
+    if isinstance(session, Database):
+        with session.begin() as connection:
+            yield connection
+    else:
+        yield session
 
 
 def execute(
-    connection: Connection, query: Query, values: Params | None = None, **parts: sql.Composable
+    session: Session, query: Query, values: Params | None = None, **parts: sql.Composable
 ) -> psycopg.Cursor[Any]:
     """Run a statement; further parts of its text by name."""
-    return driver(connection).execute(_named(connection, query, **parts), values)
+    with in_transaction(session) as connection:
+        return driver(connection).execute(_named(connection, query, **parts), values)
 
 
-def one_value(connection: Connection, query: Query, values: Params | None = None) -> Any:
-    """Of a query that always gives a row: its first column."""
-    row = execute(connection, query, values).fetchone()
-    assert row is not None
-    return row[0]
+def one_value(
+    session: Session, query: Query, values: Params | None = None, **parts: sql.Composable
+) -> Any:
+    """The first column of the first row; None if there is no row."""
+    row = execute(session, query, values, **parts).fetchone()
+    return None if row is None else row[0]
+
+
+def first_column(
+    session: Session, query: Query, values: Params | None = None, **parts: sql.Composable
+) -> list[Any]:
+    """The first column of all rows."""
+    return [value for value, *_ in execute(session, query, values, **parts)]
 
 
 def rows_as(
-    kind: Callable[..., T], connection: Connection, query: Query, values: Params | None = None
+    kind: Callable[..., T], session: Session, query: Query, values: Params | None = None
 ) -> list[T]:
     """The rows of a query, each as one of these: its columns are called as the fields."""
-    with driver(connection).cursor(row_factory=kwargs_row(kind)) as cursor:
+    with (
+        in_transaction(session) as connection,
+        driver(connection).cursor(row_factory=kwargs_row(kind)) as cursor,
+    ):
         return cursor.execute(_named(connection, query), values).fetchall()
 
 
@@ -631,11 +644,11 @@ def _named(connection: Connection, query: Query, **parts: sql.Composable) -> sql
     return sql.SQL(query).format(p=sql.Identifier(private), r=sql.Identifier(release), **parts)
 
 
-def call(connection: Connection, function: str, *arguments: Any) -> Any:
+def call(session: Session, function: str, *arguments: Any) -> Any:
     """What a function of ours gives."""
     slots = sql.SQL(", ").join([sql.Placeholder()] * len(arguments))
-    query = sql.SQL("SELECT {}({})").format(private_name(connection, function), slots)
-    return one_value(connection, query, arguments)
+    query = "SELECT {p}.{function}({slots})"
+    return one_value(session, query, arguments, function=sql.Identifier(function), slots=slots)
 
 
 # JSON whose numbers are exact: json makes floats of them, and a float is not what was asked for.
@@ -697,11 +710,10 @@ def hold(
     `wait`: ask again until it is free. No connection is kept meanwhile: many who wait behind a pooler
     must not take all of its connections from the one who works.
     """
-    with database.begin() as connection:
-        execute(connection, _MAKE, [kind, number])
+    execute(database, _MAKE, [kind, number])
     while True:
         with database.begin() as connection:
-            connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
+            never_time_out(connection)
             if execute(connection, _TRY, [kind, number]).fetchone() is not None:
                 yield
                 return
@@ -732,6 +744,11 @@ def _describe_holder(*holder: object) -> str:
     return f"process {pid} ({', '.join(str(k) for k in known if k)})"
 
 
+def never_time_out(connection: Connection) -> None:
+    """Let this transaction stay open beside the work, however long that takes."""
+    execute(connection, "SET LOCAL idle_in_transaction_session_timeout = 0")
+
+
 def limit_waiting(connection: Connection, longest: str) -> None:
     """In this transaction, rather fail than wait longer for a lock: whoever waits holds others up."""
     execute(connection, "SET LOCAL lock_timeout = {longest}", longest=sql.Literal(longest))
@@ -746,6 +763,5 @@ def numbers_left(database: Database, pattern: re.Pattern[str]) -> list[int]:
         "SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
         "WHERE n.nspname = %s AND c.relkind = 'r' AND NOT c.relispartition"
     )
-    with database.begin() as connection:
-        names = execute(connection, query, [database.settings.schema])
-        return sorted({int(m["number"]) for (name,) in names if (m := pattern.fullmatch(name))})
+    names = first_column(database, query, [database.settings.schema])
+    return sorted({int(m["number"]) for name in names if (m := pattern.fullmatch(name))})

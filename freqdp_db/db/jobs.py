@@ -14,9 +14,11 @@ from psycopg.types.json import Jsonb
 from freqdp_db.db.connection import (
     Connection,
     Database,
+    Session,
     as_json,
     call,
     execute,
+    first_column,
     from_json,
     one_value,
     pinned,
@@ -135,14 +137,12 @@ def request_release(
 
 def cancel_job(database: Database, job_id: int) -> str:
     """Cancel, or be refused; returns `cancelled` or `cancelling`."""
-    with database.begin() as connection:
-        return str(one_value(connection, "SELECT {p}.cancel_job(%s::bigint)", [job_id]))
+    return str(one_value(database, "SELECT {p}.cancel_job(%s::bigint)", [job_id]))
 
 
 def claim(database: Database, worker_id: int, lease_s: float) -> JobRow | None:
     """Take the next job that is due, or whose worker has not been heard of for its lease."""
-    with database.begin() as connection:
-        found = rows_as(JobRow, connection, _CLAIM, {"worker": worker_id, "lease": lease_s})
+    found = rows_as(JobRow, database, _CLAIM, {"worker": worker_id, "lease": lease_s})
     return found[0] if found else None
 
 
@@ -155,8 +155,7 @@ def seconds_to_next(database: Database) -> float | None:
         "WHERE state = 'running' AND lease_until > now() "
         "UNION ALL SELECT min(next_at) FROM {p}.schedule WHERE ended_at IS NULL) times"
     )
-    with database.begin() as connection:
-        seconds = one_value(connection, query)
+    seconds = one_value(database, query)
     return None if seconds is None else max(0.0, float(seconds))
 
 
@@ -171,14 +170,12 @@ def record_release(connection: Connection, job: JobRow, release_id: int) -> None
 def release_of(database: Database, job_id: int) -> int | None:
     """The release that a job has recorded so far."""
     query = "SELECT release_id FROM {p}.job_queue WHERE job_id = %s"
-    with database.begin() as connection:
-        found: int | None = one_value(connection, query, [job_id])
+    found: int | None = one_value(database, query, [job_id])
     return found
 
 
 def record_build(database: Database, job: JobRow, build_id: int) -> None:
-    with database.begin() as connection:
-        _change(connection, "build_id = %(build)s", job.holding(build=build_id))
+    _change(database, "build_id = %(build)s", job.holding(build=build_id))
 
 
 def finish(
@@ -216,13 +213,13 @@ def _short(text: str | None) -> str | None:
     return None if text is None else text[:_MOST_TOLD]
 
 
-def _change(connection: Connection, change: LiteralString, values: dict[str, Any]) -> int:
+def _change(session: Session, change: LiteralString, values: dict[str, Any]) -> int:
     """Change a job, if its worker still holds it; how many jobs that are: one or none."""
     statement = (
         "UPDATE {p}.job_queue SET {change} "
         "WHERE job_id = %(job)s AND worker_id = %(worker)s AND state = 'running'"
     )
-    return execute(connection, statement, values, change=sql.SQL(change)).rowcount
+    return execute(session, statement, values, change=sql.SQL(change)).rowcount
 
 
 def _leave(database: Database, change: LiteralString, values: dict[str, Any]) -> bool:
@@ -241,8 +238,7 @@ def list_jobs(database: Database, limit: int, job_id: int | None = None) -> list
         "WHERE %(job)s::bigint IS NULL OR j.job_id = %(job)s "
         "ORDER BY (j.state IN ('waiting', 'running', 'cancelling')) DESC, j.job_id DESC LIMIT %(limit)s"
     )
-    with database.begin() as connection:
-        return rows_as(JobView, connection, query, {"job": job_id, "limit": limit})
+    return rows_as(JobView, database, query, {"job": job_id, "limit": limit})
 
 
 def kept_releases(
@@ -259,8 +255,7 @@ def kept_releases(
         "WHERE q.release_id = r.release_id AND q.request ? 'keep') "
         "ORDER BY CASE WHEN r.series IS NOT NULL THEN b.window_begin END DESC, r.version DESC"
     )
-    with database.begin() as connection:
-        return [number for (number,) in execute(connection, query, [dataset_id, series, held])]
+    return first_column(database, query, [dataset_id, series, held])
 
 
 def count_jobs(database: Database) -> dict[str, Any]:
@@ -331,8 +326,7 @@ def show_life(database: Database, worker_id: int, *, stopped: bool = False) -> N
         "UPDATE {p}.worker SET seen_at = clock_timestamp(), "
         "stopped_at = CASE WHEN %s THEN clock_timestamp() END WHERE worker_id = %s"
     )
-    with database.begin() as connection:
-        execute(connection, query, [stopped, worker_id])
+    execute(database, query, [stopped, worker_id])
 
 
 def list_workers(database: Database) -> list[WorkerRow]:
@@ -344,8 +338,7 @@ def list_workers(database: Database) -> list[WorkerRow]:
         "WHERE q.worker_id = w.worker_id AND q.state = 'running') AS job_id "
         "FROM {p}.worker w WHERE w.stopped_at IS NULL ORDER BY w.seen_at DESC"
     )
-    with database.begin() as connection:
-        return rows_as(WorkerRow, connection, query)
+    return rows_as(WorkerRow, database, query)
 
 
 _BEAT: LiteralString = (

@@ -17,10 +17,12 @@ from freqdp_db.db.builds import BuildRow
 from freqdp_db.db.connection import (
     Connection,
     Database,
+    Session,
     as_json,
     call,
     driver,
     execute,
+    first_column,
     one_value,
     private_name,
     rows_as,
@@ -38,9 +40,9 @@ from freqdp_db.db.copy import (
     read_runs,
     write_records,
 )
-from freqdp_db.db.datasets import table
 from freqdp_db.db.ledger import accounts_of_same_rows
 from freqdp_db.db.names import did_you_mean
+from freqdp_db.db.tables import update_rows
 from freqdp_db.errors import AlreadyExists, BadData, Busy, NotFound, VerificationFailed
 from freqdp_db.model.arrays import Ints
 from freqdp_db.model.trajectories import EditLog, EditRuns, Edits, Operation, PfTargets, TfTargets
@@ -117,18 +119,18 @@ _SELECT = (
 _KEY = Layout([("trajectory_id", "int4"), ("released_id", "int8")])
 
 
-def _select(connection: Connection, condition: LiteralString, *values: Any) -> list[ReleaseRow]:
-    return rows_as(ReleaseRow, connection, _SELECT + condition, values)
+def select_releases(session: Session, condition: LiteralString, *values: Any) -> list[ReleaseRow]:
+    """Releases, each as `r` with its build `b`."""
+    return rows_as(ReleaseRow, session, _SELECT + condition, values)
 
 
 def find_release(database: Database, name: str) -> ReleaseRow:
     """The release of this name: the live one, else the newest that was withdrawn."""
-    with database.begin() as connection:
-        found = _select(
-            connection,
-            "WHERE r.name = %s ORDER BY r.state IN ('withdrawn', 'abandoned'), r.release_id DESC LIMIT 1",
-            name,
-        )
+    found = select_releases(
+        database,
+        "WHERE r.name = %s ORDER BY r.state IN ('withdrawn', 'abandoned'), r.release_id DESC LIMIT 1",
+        name,
+    )
     if found:
         return found[0]
     if windows := list_windows(database, name):
@@ -145,27 +147,24 @@ def find_release(database: Database, name: str) -> ReleaseRow:
 
 
 def get_release(database: Database, release_id: int) -> ReleaseRow:
-    with database.begin() as connection:
-        (found,) = _select(connection, "WHERE r.release_id = %s", release_id)
+    (found,) = select_releases(database, "WHERE r.release_id = %s", release_id)
     return found
 
 
 def list_releases(database: Database, state: str | None = None) -> list[ReleaseRow]:
     """All releases, or those in a state, oldest first."""
-    with database.begin() as connection:
-        condition = "WHERE r.state = coalesce(%s, r.state) ORDER BY r.release_id"
-        return _select(connection, condition, state)
+    condition: LiteralString = "WHERE r.state = coalesce(%s, r.state) ORDER BY r.release_id"
+    return select_releases(database, condition, state)
 
 
 def list_windows(database: Database, series: str) -> list[ReleaseRow]:
     """The published windows of a series, also those that are held, oldest first."""
-    with database.begin() as connection:
-        return _select(
-            connection,
-            "WHERE r.series = %s AND r.state = 'published' AND b.time_window IS NOT NULL "
-            "ORDER BY b.window_begin, r.release_id",
-            series,
-        )
+    return select_releases(
+        database,
+        "WHERE r.series = %s AND r.state = 'published' AND b.time_window IS NOT NULL "
+        "ORDER BY b.window_begin, r.release_id",
+        series,
+    )
 
 
 def same_request(
@@ -175,7 +174,7 @@ def same_request(
 
     series: the one that it has to belong to; None: who asks for none takes any.
     """
-    found = _select(
+    found = select_releases(
         connection,
         "WHERE r.request_hash = %s AND r.state IN ('running', 'published') "
         "AND (%s::text IS NULL OR r.series = %s) ORDER BY r.release_id DESC LIMIT 1",
@@ -186,17 +185,13 @@ def same_request(
     return found[0] if found else None
 
 
-def update_release(database: Database, release_id: int, **values: Any) -> None:
-    with database.begin() as connection:
-        releases = table(connection, "release")
-        connection.execute(
-            sa.update(releases).where(releases.c.release_id == release_id).values(**values)
-        )
+def update_release(session: Session, release_id: int, **values: Any) -> None:
+    update_rows(session, "release", {"release_id": release_id}, **values)
 
 
-def list_steps(connection: Connection, release_id: int) -> list[StepRow]:
+def list_steps(session: Session, release_id: int) -> list[StepRow]:
     query = "SELECT * FROM {p}.release_step WHERE release_id = %s ORDER BY step"
-    return rows_as(StepRow, connection, query, [release_id])
+    return rows_as(StepRow, session, query, [release_id])
 
 
 def finish_step(
@@ -249,7 +244,7 @@ def load_key(connection: Connection, release_id: int) -> Ints:
 # Recording a request for a release: queueing, names and the row, inside the caller's transaction.
 
 
-def queue_up(connection: Connection, account_id: int) -> None:
+def lock_same_rows(connection: Connection, account_id: int) -> None:
     """Requests on the same rows at the same moment go one after the other, until the transaction ends.
 
     So the second of two equal ones finds the record of the first, no two take the same name, and of two
@@ -271,7 +266,7 @@ def keep_build(connection: Connection, build_id: int) -> None:
 def used_names(connection: Connection, begin: str) -> set[str]:
     """Names of releases that begin so."""
     query = "SELECT DISTINCT name FROM {p}.release WHERE starts_with(name, %s)"
-    return {name for (name,) in execute(connection, query, [begin])}
+    return set(first_column(connection, query, [begin]))
 
 
 def request_hash(connection: Connection, build_id: int, method: str, parameters: Any) -> str:
@@ -308,7 +303,7 @@ def record_release(
         raise AlreadyExists(
             f"there is a release {name!r} already", remedy="choose another name with [[name]]"
         ) from None
-    (row,) = _select(connection, "WHERE r.release_id = %s", release_id)
+    (row,) = select_releases(connection, "WHERE r.release_id = %s", release_id)
     return row
 
 
@@ -328,7 +323,7 @@ class PublishedBeside:
 
 
 def published_beside(
-    connection: Connection,
+    session: Session,
     account_id: int,
     *,
     build: BuildRow | None = None,
@@ -347,15 +342,17 @@ def published_beside(
         "AND r.grantable AND NOT r.held "
         "AND coalesce(b.window_begin < %s AND %s < b.window_end, true) ORDER BY r.release_id DESC"
     )
-    accounts = accounts_of_same_rows(connection, account_id)
+    accounts = accounts_of_same_rows(session, account_id)
     states = ["published", "running"] if running else ["published"]
     window = (None, None) if build is None else (build.window_end, build.window_begin)
-    return rows_as(PublishedBeside, connection, query, [accounts, states, *window])
+    return rows_as(PublishedBeside, session, query, [accounts, states, *window])
 
 
 def method_of(connection: Connection, name: str) -> str | None:
     """The method of the newest release of this name, also of one that was withdrawn."""
-    found = _select(connection, "WHERE r.name = %s ORDER BY r.release_id DESC LIMIT 1", name)
+    found = select_releases(
+        connection, "WHERE r.name = %s ORDER BY r.release_id DESC LIMIT 1", name
+    )
     return found[0].method if found else None
 
 
@@ -372,12 +369,11 @@ def times_overlap(connection: Connection, one: int, other: int) -> bool:
 def ledger_head(database: Database, release: ReleaseRow) -> str:
     """The hash of the entry that a release was booked with."""
     query = "SELECT hash FROM {p}.spend WHERE release_id = %s"
-    with database.begin() as connection:
-        return str(one_value(connection, query, [release.release_id]))
+    return str(one_value(database, query, [release.release_id]))
 
 
-def give_up(database: Database, release_id: int) -> None:
-    """Mark an unfinished release as abandoned."""
+def abandon(database: Database, release_id: int) -> None:
+    """Give up an unfinished release."""
     update_release(database, release_id, state="abandoned", withdrawn_at=sa.func.now())
 
 
@@ -395,8 +391,7 @@ def find_object(database: Database, object_key: str) -> list[dict[str, Any]]:
         "AND k.trajectory_id = t.trajectory_id "
         "WHERE t.object_key = %s ORDER BY t.build_id, r.release_id"
     )
-    with database.begin() as connection:
-        return rows_as(dict[str, Any], connection, query, [object_key])
+    return rows_as(dict[str, Any], database, query, [object_key])
 
 
 # What was measured of a release: rows of `metric`.
@@ -443,8 +438,7 @@ def store_metrics(
 
 def load_metrics(database: Database, release_id: int) -> list[MetricRow]:
     query = "SELECT * FROM {p}.metric WHERE release_id = %s ORDER BY name"
-    with database.begin() as connection:
-        return rows_as(MetricRow, connection, query, [release_id])
+    return rows_as(MetricRow, database, query, [release_id])
 
 
 def measured_value(database: Database, release_id: int, name: str) -> float | None:
@@ -454,8 +448,8 @@ def measured_value(database: Database, release_id: int, name: str) -> float | No
         relation = private_name(connection, "metric").as_string(None)
         if not one_value(connection, "SELECT has_table_privilege(%s, 'SELECT')", [relation]):
             return None
-        found = execute(connection, query, [release_id, name]).fetchone()
-    return found[0] if found else None
+        found: float | None = one_value(connection, query, [release_id, name])
+    return found
 
 
 # Draws and logs of steps: named columns, in tables of their own where SQL reads them.

@@ -14,6 +14,7 @@ from psycopg.types.json import Jsonb
 from freqdp_db.db.connection import (
     Connection,
     Database,
+    Session,
     as_json,
     call,
     driver,
@@ -63,17 +64,13 @@ def _row(request: str, **columns: Any) -> ScheduleRow:
     return ScheduleRow(request=from_json(request), **columns)
 
 
-def _select(connection: Connection, condition: LiteralString, *values: Any) -> list[ScheduleRow]:
-    return rows_as(_row, connection, _SELECT + condition, values)
+def _select(session: Session, condition: LiteralString, *values: Any) -> list[ScheduleRow]:
+    return rows_as(_row, session, _SELECT + condition, values)
 
 
-def server_time(database: Database) -> datetime:
-    with database.begin() as connection:
-        return transaction_time(connection)
-
-
-def transaction_time(connection: Connection) -> datetime:
-    now: datetime = one_value(connection, "SELECT now()")
+def server_time(session: Session) -> datetime:
+    """When the transaction began."""
+    now: datetime = one_value(session, "SELECT now()")
     return now
 
 
@@ -131,8 +128,7 @@ def is_taken(connection: Connection, name: str) -> bool:
 
 
 def list_schedules(database: Database) -> list[ScheduleRow]:
-    with database.begin() as connection:
-        return _select(connection, "ORDER BY s.ended_at IS NOT NULL, s.schedule_id")
+    return _select(database, "ORDER BY s.ended_at IS NOT NULL, s.schedule_id")
 
 
 def due_schedule(connection: Connection) -> ScheduleRow | None:
@@ -176,13 +172,13 @@ def advance(
     execute(connection, query, [next_at, next_window, schedule_id])
 
 
-def end_schedule(connection: Connection, schedule_id: int, reason: str) -> None:
+def end_schedule(session: Session, schedule_id: int, reason: str) -> None:
     """End it for good, with a reason that everybody can read."""
     query = (
         "UPDATE {p}.schedule SET ended_at = clock_timestamp(), ended_reason = %s "
         "WHERE schedule_id = %s AND ended_at IS NULL"
     )
-    execute(connection, query, [reason, schedule_id])
+    execute(session, query, [reason, schedule_id])
 
 
 def record_refusal(

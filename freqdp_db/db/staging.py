@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-import sqlalchemy as sa
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
@@ -17,15 +16,15 @@ from freqdp_db.db.connection import (
     Database,
     call,
     driver,
-    execute,
     is_free,
     limit_waiting,
     numbers_left,
+    one_value,
     release_schema,
 )
 from freqdp_db.db.copy import write_records, writing_once
-from freqdp_db.db.datasets import table
 from freqdp_db.db.published import LOCK_TIMEOUT, next_version, retry_on_lock_timeout, show_newest
+from freqdp_db.db.tables import insert_rows
 from freqdp_db.errors import AlreadyExists, BadInput, Busy
 from freqdp_db.methods.relations import Blocks, Relation
 from freqdp_db.settings import MAX_IDENTIFIER_BYTES
@@ -71,8 +70,7 @@ class Staging:
 
     def finish_indexes(self, relation: Relation) -> None:
         """The unique index becomes the primary key."""
-        with self.database.begin() as connection:
-            call(connection, "finish_staging", self.release_id, relation.suffix)
+        call(self.database, "finish_staging", self.release_id, relation.suffix)
 
     def index_whole(self, relation: Relation) -> None:
         """Make all indexes of a table, one after the other."""
@@ -98,15 +96,13 @@ class Staging:
 
     def forget_parts(self) -> None:
         """All parts are written."""
-        with self.database.begin() as connection:
-            call(connection, "drop_notes", "release", self.release_id)
+        call(self.database, "drop_notes", "release", self.release_id)
 
 
 def drop_staging(database: Database, release_id: int) -> None:
     """For the holder of the release's lock."""
-    with database.begin() as connection:
-        # without a timeout: the server may still be at the last statement of a killed run
-        call(connection, "drop_staging", release_id)
+    # without a timeout: the server may still be at the last statement of a killed run
+    call(database, "drop_staging", release_id)
 
 
 def sweep_staging(database: Database) -> None:
@@ -138,10 +134,10 @@ def require_free_name(connection: Connection, name: str, relations: tuple[Relati
         "WHERE n.nspname = %s AND c.relname = ANY(%s)"
     )
     schema = release_schema(connection)
-    taken = execute(connection, query, [schema, wanted]).fetchone()
+    taken = one_value(connection, query, [schema, wanted])
     if taken is not None:
         raise AlreadyExists(
-            f"{schema} has a relation {taken[0]!r} already",
+            f"{schema} has a relation {taken!r} already",
             remedy="choose another name with [[name]], or withdraw that release",
         )
 
@@ -168,23 +164,17 @@ def publish(
     """
     published = (
         "UPDATE {p}.release SET state = 'published', published_at = now(), rows = %s, version = %s "
-        "WHERE release_id = %s"
+        "WHERE release_id = %s RETURNING published_at"
     )
     with database.begin() as connection:
         limit_waiting(connection, LOCK_TIMEOUT)
         require_free_name(connection, name, relations)
         version = next_version(connection, dataset_id)
         call(connection, "publish_tables", release_id, Jsonb(comments))
-        connection.execute(
-            sa.insert(table(connection, "catalog", released=True)).values(
-                name=name,
-                published_at=sa.func.now(),
-                version=version,
-                relations=[name + relation.suffix for relation in relations],
-                **catalog,
-            )
-        )
-        execute(connection, published, [catalog["rows"], version, release_id])
+        parts = [name + relation.suffix for relation in relations]
+        row = {"name": name, "version": version, "relations": parts, **catalog}
+        published_at = one_value(connection, published, [catalog["rows"], version, release_id])
+        insert_rows(connection, "catalog", row | {"published_at": published_at})
         if catalog["granted"]:
             call(connection, "grant_release", release_id)
         if catalog["granted"] and show and catalog["time_window"] is None:
