@@ -17,13 +17,6 @@ from freqdp_db.db.connection import (
     Connection,
     Database,
     column_list,
-    comment_on,
-    driver,
-    execute,
-    limit_waiting,
-    never_time_out,
-    one_value,
-    rows_as,
     translated,
 )
 from freqdp_db.db.names import find_postgis, with_postgis
@@ -85,22 +78,22 @@ class _Target:
     def run(self, statement: LiteralString, *values: str | sql.Composable) -> None:
         """A statement; a text is the name of a relation."""
         named = (sql.Identifier(self.schema, v) if isinstance(v, str) else v for v in values)
-        execute(self.connection, sql.SQL(statement).format(*named))
+        self.connection.execute(sql.SQL(statement).format(*named))
 
     def has(self, relation: str) -> bool:
         return relation_exists(self.connection, self.schema, relation)
 
     def has_schema(self, name: str) -> bool:
         query = "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = %s)"
-        return bool(one_value(self.connection, query, [name]))
+        return bool(self.connection.one_value(query, [name]))
 
     def has_analysts(self) -> bool:
         query = "SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = %s)"
-        return bool(one_value(self.connection, query, [self.analyst]))
+        return bool(self.connection.one_value(query, [self.analyst]))
 
     def lock_catalog(self) -> None:
         """Until the end of the transaction; analysts may not lock it so, and go on reading."""
-        limit_waiting(self.connection, LOCK_TIMEOUT)
+        self.connection.limit_waiting(LOCK_TIMEOUT)
         try:
             self.run("LOCK TABLE {} IN SHARE UPDATE EXCLUSIVE MODE", "catalog")
         except driver_errors.LockNotAvailable:
@@ -119,7 +112,7 @@ class _Target:
 
     def comment(self, relation: str, text: str) -> None:
         kind: LiteralString = "TABLE" if self.is_table(relation) else "VIEW"
-        comment_on(self.connection, kind, sql.Identifier(self.schema, relation), text)
+        self.connection.comment_on(kind, sql.Identifier(self.schema, relation), text)
 
     def is_table(self, relation: str) -> bool:
         return is_table(self.connection, (self.schema, relation))
@@ -129,7 +122,7 @@ class _Target:
         for column in columns_of(source, (self.schema, origin)).values():
             if column.comment is not None:
                 named = sql.Identifier(self.schema, relation, column.name)
-                comment_on(self.connection, "COLUMN", named, column.comment)
+                self.connection.comment_on("COLUMN", named, column.comment)
 
     def comment_as(self, source: Connection, relation: str) -> None:
         """What a relation and its columns say of themselves where they come from."""
@@ -167,9 +160,9 @@ class _Target:
         read = sql.SQL("COPY (SELECT {} FROM {} ORDER BY {}) TO STDOUT (FORMAT binary)")
         write = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT binary)")
         with (
-            driver(source).cursor() as reader,
+            source.driver.cursor() as reader,
             reader.copy(read.format(columns, named, key)) as rows,
-            driver(self.connection).cursor() as writer,
+            self.connection.driver.cursor() as writer,
             writer.copy(write.format(named, columns)) as copy,
         ):
             for block in rows:
@@ -195,8 +188,8 @@ class _Target:
                 self.grant(parent)
             self.run("ALTER TABLE {} ATTACH PARTITION {} {}", parent, relation, _written(bound))
         query = "SELECT * FROM {r}.series WHERE name = %s"
-        if execute(self.connection, query, [series]).fetchone() is None:
-            rows = rows_as(dict[str, Any], source, query, [series])
+        if self.connection.execute(query, [series]).fetchone() is None:
+            rows = source.rows_as(dict[str, Any], query, [series])
             insert_rows(self.connection, "series", *rows)
 
     def leave_series(self, relation: str, *, detach: bool = True) -> None:
@@ -218,7 +211,7 @@ class _Target:
             "SELECT * FROM {r}.catalog WHERE dataset = %s AND series IS NOT DISTINCT FROM %s "
             "AND time_window IS NULL ORDER BY version DESC LIMIT 1"
         )
-        found = next(iter(rows_as(CatalogRow, self.connection, query, [dataset, series])), None)
+        found = next(iter(self.connection.rows_as(CatalogRow, query, [dataset, series])), None)
         newest = None if found is None else (found.name, found.version)
         if is_shown(self.connection, dataset, series, newest):
             return
@@ -228,7 +221,7 @@ class _Target:
                 continue
             shown = found.name + part
             try:
-                with self.connection.begin_nested():
+                with self.connection.savepoint():
                     self.run("CREATE OR REPLACE VIEW {} AS SELECT * FROM {}", view, shown)
             except driver_errors.InvalidTableDefinition:
                 # another SRID, or areas no longer: a view's columns can neither change type nor go
@@ -286,7 +279,7 @@ def prepare(source: Connection, target: Database) -> None:
                 there.create_table(source, own, with_rows=False)
         analysts = sql.Identifier(there.analyst)
         may_make = "SELECT rolsuper OR rolcreaterole FROM pg_roles WHERE rolname = current_user"
-        if not there.has_analysts() and one_value(there.connection, may_make):
+        if not there.has_analysts() and there.connection.one_value(may_make):
             there.run("CREATE ROLE {} NOLOGIN", analysts)
         if there.has_analysts():
             there.run("GRANT USAGE ON SCHEMA {} TO {}", sql.Identifier(schema), analysts)
@@ -327,7 +320,7 @@ def _require_fit(source: Connection, there: _Target) -> None:
 def alone(target: Database) -> Iterator[None]:
     """Keep other sessions from publishing into the same database while the block runs."""
     with _opened(target) as there:
-        never_time_out(there.connection)
+        there.connection.never_time_out()
         there.lock_catalog()
         yield
 
@@ -364,7 +357,7 @@ def _require_srid(connection: Connection, srid: int) -> None:
         "SELECT 1 FROM {spatial_ref_sys} WHERE srid = {srid}",
         srid=srid,
     )
-    if srid and execute(connection, query).fetchone() is None:
+    if srid and connection.execute(query).fetchone() is None:
         raise BadInput(
             f"the database of [[to]] does not know SRID {srid}",
             remedy="insert its row of spatial_ref_sys there",
@@ -380,19 +373,19 @@ def take_back(target: Database, entry: CatalogRow) -> None:
     """Let nobody read a copy any more, and take it from the catalogue there."""
     whose = entry.dataset, entry.series
     with _opened(target) as there:
-        limit_waiting(there.connection, LOCK_TIMEOUT)
-        execute(there.connection, "DELETE FROM {r}.catalog WHERE name = %s", [entry.name])
+        there.connection.limit_waiting(LOCK_TIMEOUT)
+        there.connection.execute("DELETE FROM {r}.catalog WHERE name = %s", [entry.name])
         for relation in entry.relations:
             there.revoke(relation)
             try:
-                with translated(target), there.connection.begin_nested():
+                with translated(target), there.connection.savepoint():
                     there.leave_series(relation)
             except Busy:
                 there.leave_series(relation, detach=False)
         # these show it with the rights of their owner
         if shown := showing(there.connection, there.schema, entry.relations, *whose):
             try:
-                with translated(target), there.connection.begin_nested():
+                with translated(target), there.connection.savepoint():
                     there.show_newest(*whose)
             except (Busy, SchemaInUse):
                 for view in shown:
@@ -412,7 +405,7 @@ def finish(target: Database, whose: Iterable[tuple[str, str | None]]) -> list[st
     for dataset, series in whose:
         try:
             with _opened(target) as there:
-                limit_waiting(there.connection, LOCK_TIMEOUT)
+                there.connection.limit_waiting(LOCK_TIMEOUT)
                 there.show_newest(dataset, series)
         except (Busy, SchemaInUse) as error:
             waiting.append(f"{series or dataset}_current: {error.message}")
@@ -423,7 +416,7 @@ def finish(target: Database, whose: Iterable[tuple[str, str | None]]) -> list[st
         "WHERE n.nspname = %s AND starts_with(obj_description(c.oid, 'pg_class'), %s) "
         "GROUP BY 1 ORDER BY 1"
     )
-    withdrawn = execute(target, query, [target.settings.release_schema, _WITHDRAWN[0]])
+    withdrawn = target.execute(query, [target.settings.release_schema, _WITHDRAWN[0]])
     for comment, relations in withdrawn.fetchall():
         try:
             _drop(target, relations)
@@ -436,7 +429,7 @@ def finish(target: Database, whose: Iterable[tuple[str, str | None]]) -> list[st
 def _drop(target: Database, relations: Sequence[str]) -> None:
     """Drop what a release consisted of, views first; or empty it, and say what hangs on it."""
     with _opened(target) as there:
-        limit_waiting(there.connection, LOCK_TIMEOUT)
+        there.connection.limit_waiting(LOCK_TIMEOUT)
         dependents = dependents_of_release(there.connection, there.schema, relations)
         for relation in relations:
             there.leave_series(relation)

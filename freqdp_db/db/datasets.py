@@ -10,7 +10,7 @@ from typing import Any, LiteralString
 import psycopg
 import sqlalchemy as sa
 
-from freqdp_db.db.connection import Database, execute, rows_as
+from freqdp_db.db.connection import Database
 from freqdp_db.db.ledger import Claimed, claim_account, declare_unit
 from freqdp_db.db.names import did_you_mean, format_name, format_relation
 from freqdp_db.db.source import Mapping, choosing, untraced
@@ -93,7 +93,7 @@ def _row(**columns: Any) -> DatasetRow:
 
 
 def _select(database: Database, condition: LiteralString, *values: Any) -> list[DatasetRow]:
-    return rows_as(_row, database, _SELECT + condition, values)
+    return database.rows_as(_row, _SELECT + condition, values)
 
 
 def find_dataset(database: Database, name: str) -> DatasetRow:
@@ -145,7 +145,7 @@ def insert_dataset(
         if unit is not None:
             declare_unit(connection, claimed.account, unit, mapping.timezone)
         try:
-            dataset_id = connection.execute(
+            dataset_id = connection.core.execute(
                 sa.insert(datasets)
                 .values(
                     name=name,
@@ -177,7 +177,7 @@ def untraced_sources(database: Database, dataset: DatasetRow) -> list[str]:
     )
     columns = [mapping.object, mapping.time, mapping.geom, mapping.lon, mapping.lat]
     nowhere = untraced(database, *source)
-    alike = execute(database, query, [dataset.account_id, *source, *columns])
+    alike = database.execute(query, [dataset.account_id, *source, *columns])
     return [
         *(
             f"what {what} reads cannot be traced: if it is a source with a budget, the two do not "

@@ -8,15 +8,12 @@ from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from psycopg import Rollback
+
 from freqdp_db.db.connection import (
     Connection,
     Database,
     Session,
-    call,
-    execute,
-    first_column,
-    one_value,
-    rows_as,
 )
 from freqdp_db.db.names import format_name, format_relation
 from freqdp_db.db.source import Mapping
@@ -115,7 +112,7 @@ class Entry:
 
 def find_budget(database: Database, account_id: int) -> Budget:
     query = "SELECT * FROM {p}.budget WHERE account_id = %s"
-    found = rows_as(Budget, database, query, [account_id])
+    found = database.rows_as(Budget, query, [account_id])
     if not found:
         raise NotFound(f"there is no budget number {account_id}")
     return found[0]
@@ -139,7 +136,7 @@ def budget_of(
         return own
     query = "SELECT {p}.spent_in(%s::int, {p}.units_of(%s::int, %s::text, %s, %s))"
     values = [own.account_id, own.population_id, own.unit, build.window_begin, build.window_end]
-    spent = Decimal(one_value(database, query, values))
+    spent = Decimal(database.one_value(query, values))
     return replace(own, spent=spent, remaining=own.granted - spent)
 
 
@@ -149,7 +146,7 @@ def budgets(database: Database, account_id: int) -> list[Budget]:
         "SELECT b.* FROM {p}.budget b JOIN {p}.budget own ON own.account_id = %s "
         "AND own.population_id = b.population_id ORDER BY b.account_id"
     )
-    return rows_as(Budget, database, query, [account_id])
+    return database.rows_as(Budget, query, [account_id])
 
 
 def entries(database: Database, account_id: int) -> list[Entry]:
@@ -160,22 +157,22 @@ def entries(database: Database, account_id: int) -> list[Entry]:
         "coalesce(r.parameters ->> 'accounting' = 'zcdp', false) AS zcdp FROM {p}.spend s "
         "LEFT JOIN {p}.release r USING (release_id) WHERE s.account_id = %s ORDER BY s.entry"
     )
-    return rows_as(Entry, database, query, [account_id])
+    return database.rows_as(Entry, query, [account_id])
 
 
 def require_booked(database: Database, release_id: int) -> None:
     """Refuse a release whose entry in the ledger is not what its record costs."""
-    call(database, "require_booked", release_id)
+    database.call("require_booked", release_id)
 
 
 def grant_budget(session: Session, account_id: int, amount: Decimal, reason: str) -> None:
     """Raise a budget: an entry, with who and why."""
-    call(session, "grant_budget", account_id, amount, reason)
+    session.call("grant_budget", account_id, amount, reason)
 
 
 def rho_of(database: Database, epsilon: Decimal, delta: Decimal) -> Decimal:
     """The rho that stands for (epsilon, delta), as the ledger for objects books it."""
-    return Decimal(call(database, "rho_of", epsilon, delta))
+    return Decimal(database.call("rho_of", epsilon, delta))
 
 
 def chain_faults(database: Database) -> list[dict[str, Any]]:
@@ -191,7 +188,7 @@ def chain_faults(database: Database) -> list[dict[str, Any]]:
     )
     faults: list[dict[str, Any]] = []
     last: dict[str, Any] = {"account_id": None}
-    for row in rows_as(dict[str, Any], database, query):
+    for row in database.rows_as(dict[str, Any], query):
         follows = last["account_id"] == row["account_id"]
         if row["entry"] != (last["entry"] + 1 if follows else 1):
             fault = "an entry is missing before it"
@@ -248,12 +245,12 @@ def missing_heads(database: Database, heads: list[str]) -> list[str]:
         "SELECT h FROM unnest(%s::text[]) h "
         "WHERE NOT EXISTS (SELECT 1 FROM {p}.spend s WHERE s.hash = h)"
     )
-    return first_column(database, query, [heads])
+    return database.first_column(query, [heads])
 
 
 def published_heads(database: Database) -> list[str]:
     """The heads that the catalogue's releases have published."""
-    return first_column(database, "SELECT ledger_head FROM {r}.catalog ORDER BY published_at")
+    return database.first_column("SELECT ledger_head FROM {r}.catalog ORDER BY published_at")
 
 
 # Which budget a source belongs to: that of the population whose rows it gives.
@@ -282,7 +279,7 @@ def claim_account(
     is none, a new one is opened with `budget`.
     """
     query = "SELECT * FROM {p}.claim_population(%s::text, %s::text, %s::text, %s::text)"
-    (claimed,) = rows_as(Claimed, connection, query, [*source, mapping.object, persons])
+    (claimed,) = connection.rows_as(Claimed, query, [*source, mapping.object, persons])
     if claimed.is_new:
         reason = "; ".join(["opening budget", *claimed.notes])
         grant_budget(connection, claimed.account, budget, reason)
@@ -295,28 +292,35 @@ def open_account(connection: Connection, account_id: int, unit: str) -> tuple[in
     True: it is new. Who opens it at the same moment waits for the commit, and is told that it is not.
     """
     query = "SELECT opened, is_new FROM {p}.open_account(%s::int, %s::text)"
-    ((opened, is_new),) = execute(connection, query, [account_id, unit]).fetchall()
+    ((opened, is_new),) = connection.execute(query, [account_id, unit]).fetchall()
     return opened, is_new
 
 
 def declare_unit(session: Session, account_id: int, unit: str, timezone: str) -> None:
     """Say what guarantees for the persons of an account's population are for; said once."""
-    call(session, "declare_unit", account_id, unit, timezone)
+    session.call("declare_unit", account_id, unit, timezone)
 
 
 def name_population(database: Database, dataset_id: int, persons: str) -> bool:
     """Call a dataset's population so. True: there was one of that name, and the two became one."""
-    return bool(call(database, "name_population", dataset_id, persons))
+    return bool(database.call("name_population", dataset_id, persons))
 
 
 def require_traced(connection: Connection, dataset_id: int, build_id: int | None = None) -> None:
     """Refuse a source, or a build of it, whose rows are counted on another budget than the dataset's."""
-    call(connection, "trace_source", dataset_id, build_id)
+    connection.call("trace_source", dataset_id, build_id)
+
+
+def require_traceable(database: Database, dataset_id: int) -> None:
+    """The same of a source as it is now; records nothing of it."""
+    with database.begin() as connection, connection.savepoint():
+        require_traced(connection, dataset_id)
+        raise Rollback
 
 
 def require_unit(connection: Connection, dataset_id: int, build_id: int) -> None:
     """Refuse a build whose releases for persons would be for another unit than its budget counts."""
-    call(connection, "require_unit", dataset_id, build_id)
+    connection.call("require_unit", dataset_id, build_id)
 
 
 def accounts_of_same_rows(session: Session, account_id: int) -> list[int]:
@@ -337,4 +341,4 @@ def accounts_of_same_rows(session: Session, account_id: int) -> list[int]:
         JOIN {p}.account AS a ON a.population_id = theirs.population_id
         WHERE own.account_id = %s
         """
-    return first_column(session, query, [account_id])
+    return session.first_column(query, [account_id])

@@ -6,13 +6,15 @@ import difflib
 import re
 from collections.abc import Iterable
 from string import Formatter
-from typing import Any, LiteralString
+from typing import TYPE_CHECKING, Any, LiteralString
 
 from psycopg import sql
-from sqlalchemy import Connection
 
 from freqdp_db.errors import BadInput, PermissionMissing
 from freqdp_db.settings import MAX_IDENTIFIER_BYTES
+
+if TYPE_CHECKING:
+    from freqdp_db.db.connection import Connection
 
 _PART = re.compile(r'"((?:[^"\x00]|"")*)"|([^\W\d][\w$]*)')
 _PLAIN = re.compile(r"[a-z_][a-z0-9_$]*")
@@ -113,7 +115,7 @@ def find_postgis(connection: Connection) -> str | None:
         "SELECT n.nspname FROM pg_catalog.pg_extension e JOIN pg_catalog.pg_namespace n "
         "ON n.oid = e.extnamespace WHERE e.extname = 'postgis'"
     )
-    found: str | None = connection.exec_driver_sql(query).scalar()
+    found: str | None = connection.one_value(query)
     return found
 
 
@@ -133,7 +135,7 @@ def trusted_postgis(connection: Connection) -> str | None:
 
     None: somebody else may, or did: what is called there without its schema could be theirs.
     """
-    found: str | None = connection.exec_driver_sql(_TRUSTED).scalar()
+    found: str | None = connection.one_value(_TRUSTED)
     return found
 
 

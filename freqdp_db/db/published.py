@@ -21,17 +21,8 @@ from freqdp_db.db.connection import (
     Connection,
     Database,
     Session,
-    as_written,
-    call,
     column_list,
-    driver,
-    execute,
-    first_column,
     in_range,
-    limit_waiting,
-    one_value,
-    release_schema,
-    rows_as,
     translated,
 )
 from freqdp_db.db.copy import (
@@ -102,7 +93,7 @@ def dependent_views(session: Session, schema: str, relation: str) -> list[tuple[
         JOIN pg_namespace s ON s.oid = v.relnamespace
         WHERE d.refclassid = 'pg_class'::regclass AND d.refobjid = {oid} ORDER BY 1, 2, 3
         """
-    return execute(session, query, named_relation((schema, relation)), oid=OID_OF).fetchall()
+    return session.execute(query, named_relation((schema, relation)), oid=OID_OF).fetchall()
 
 
 def missing_relations(session: Session, schema: str) -> list[str]:
@@ -112,13 +103,13 @@ def missing_relations(session: Session, schema: str) -> list[str]:
         "WHERE NOT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n "
         "ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relname = part) ORDER BY 1"
     )
-    return first_column(session, query, [schema])
+    return session.first_column(query, [schema])
 
 
 def count_rows(session: Session, relation: tuple[str, str]) -> int:
     require_exists(session, relation)
     counted = "SELECT count(*) FROM {relation}"
-    return int(one_value(session, counted, relation=sql.Identifier(*relation)))
+    return int(session.one_value(counted, relation=sql.Identifier(*relation)))
 
 
 @dataclass(frozen=True)
@@ -135,7 +126,7 @@ class Check:
 def check_release(database: Database, name: str) -> list[Check]:
     """The checks of a published release that the server makes by itself."""
     with database.begin(snapshot=True) as connection:
-        return rows_as(Check, connection, "SELECT * FROM {p}.check_release(%s::text)", [name])
+        return connection.rows_as(Check, "SELECT * FROM {p}.check_release(%s::text)", [name])
 
 
 def srid_of(connection: Connection, relation: tuple[str, str]) -> int:
@@ -149,7 +140,7 @@ def srid_of(connection: Connection, relation: tuple[str, str]) -> int:
         relation=sql.Identifier(*relation).as_string(),
         type=sql.Identifier(postgis, "geometry").as_string(),
     )
-    return int(one_value(connection, query))
+    return int(connection.one_value(query))
 
 
 def digest_of(
@@ -164,7 +155,7 @@ def digest_of(
     order: none, as they were written. ids: only those from this trajectory_id on, and before that one.
     """
     require_exists(connection, relation)
-    as_written(connection)
+    connection.as_written()
     query: sql.Composable = sql.SQL("SELECT {} FROM {}").format(
         column_list([_stored_name(connection, relation, name) for name in columns]),
         sql.Identifier(*relation),
@@ -174,9 +165,9 @@ def digest_of(
     if order:
         query += sql.SQL(" ORDER BY ") + column_list(order)
         # by the index of the key, whether or not there are statistics
-        execute(connection, "SET LOCAL enable_sort = off; SET LOCAL enable_bitmapscan = off")
+        connection.execute("SET LOCAL enable_sort = off; SET LOCAL enable_bitmapscan = off")
     counted: list[int] = []
-    found = Hashed(copy_bytes(driver(connection), query, counted.append)).digest()
+    found = Hashed(copy_bytes(connection.driver, query, counted.append)).digest()
     return counted[0], found
 
 
@@ -273,13 +264,13 @@ class CatalogRow:
 
 def read_catalog(session: Session) -> list[CatalogRow]:
     """The catalogue, oldest first."""
-    return rows_as(CatalogRow, session, "SELECT * FROM {r}.catalog ORDER BY published_at, name")
+    return session.rows_as(CatalogRow, "SELECT * FROM {r}.catalog ORDER BY published_at, name")
 
 
 def is_series(session: Session, name: str) -> bool:
     """Whether a series is called so."""
     query = "SELECT EXISTS (SELECT FROM {r}.series WHERE name = %s)"
-    return bool(one_value(session, query, [name]))
+    return bool(session.one_value(query, [name]))
 
 
 def catalog_row(session: Session, name: str) -> CatalogRow:
@@ -292,9 +283,9 @@ def catalog_row(session: Session, name: str) -> CatalogRow:
         "OR series = %(name)s AND time_window IS NOT NULL AND granted "
         "ORDER BY name = %(name)s DESC, time_window"
     )
-    found = rows_as(CatalogRow, session, query, {"name": name})
+    found = session.rows_as(CatalogRow, query, {"name": name})
     if not found:
-        names = first_column(session, "SELECT name FROM {r}.catalog")
+        names = session.first_column("SELECT name FROM {r}.catalog")
         raise NotFound(
             f"the catalogue has no release {name!r}",
             remedy=did_you_mean(name, names) + "`freqdp release list` shows what there is",
@@ -305,7 +296,7 @@ def catalog_row(session: Session, name: str) -> CatalogRow:
     return replace(
         found[-1],
         name=name,
-        relations=one_value(session, relations, [name]),
+        relations=session.one_value(relations, [name]),
         rows=sum(window.rows for window in found),
         time_window=f"{found[0].time_window} to {found[-1].time_window}",
     )
@@ -318,7 +309,7 @@ class ReleaseReader:
     """Reads one release inside one snapshot, in its own SRID or in another one."""
 
     def __init__(self, connection: Connection, name: str, srid: int | None = None) -> None:
-        schema = release_schema(connection)
+        schema = connection.release_schema
         self._connection = connection
         self._postgis = postgis_schema(connection)
         self._schema = schema
@@ -345,7 +336,7 @@ class ReleaseReader:
         """The name of a table if it is one and has rows."""
         named = sql.Identifier(self._schema, relation)
         filled = "SELECT EXISTS (SELECT FROM {relation})"
-        if relation in self.tables and one_value(self._connection, filled, relation=named):
+        if relation in self.tables and self._connection.one_value(filled, relation=named):
             return relation
         return None
 
@@ -403,7 +394,7 @@ class ReleaseReader:
         )
         if key := key_of(self._connection, (self._schema, table)):
             query += sql.SQL(" ORDER BY {}").format(column_list(key))
-        with driver(self._connection).cursor("rows") as cursor:
+        with self._connection.driver.cursor("rows") as cursor:
             cursor.execute(query)
             while some := cursor.fetchmany(_ROWS):
                 yield some
@@ -417,7 +408,7 @@ class ReleaseReader:
             shown=self._column("area" if self.has_areas else "geom"),
             time=self._time,
         )
-        ((rows, *box, whole),) = execute(self._connection, query)
+        ((rows, *box, whole),) = self._connection.execute(query)
         return Extent(rows, (box[0], box[1], box[2], box[3]) if rows else None, whole)
 
     def samples(self, *, by_place: bool = False) -> Generator[Samples, None, None]:
@@ -440,7 +431,7 @@ class ReleaseReader:
             columns=sql.SQL(", ").join(shown.values()),
             first=by_day if by_place else sql.SQL(""),
         )
-        for records in read_records(driver(self._connection), query, layout):
+        for records in read_records(self._connection.driver, query, layout):
             x, y = point_coordinates(records["geom"])
             yield Samples(
                 trajectory_id=records["trajectory_id"].astype(np.int64),
@@ -459,7 +450,7 @@ class ReleaseReader:
             geom=self._column("geom"),
             lines=self._lines,
         )
-        with driver(self._connection).cursor() as cursor, cursor.copy(query) as copy:
+        with self._connection.driver.cursor() as cursor, cursor.copy(query) as copy:
             copy.set_types(["int8", "date", "bytea"])
             yield from copy.rows()
 
@@ -521,7 +512,7 @@ _CURRENT_VIEWS = (
 def _current_views(connection: Connection, dataset: str, series: str | None) -> dict[str, Any]:
     """The values of `_CURRENT_VIEWS`."""
     names = list(current_names(dataset, series).values())
-    return {"schema": release_schema(connection), "names": names}
+    return {"schema": connection.release_schema, "names": names}
 
 
 def require_current_names_free(connection: Connection, dataset: str, series: str | None) -> None:
@@ -531,9 +522,9 @@ def require_current_names_free(connection: Connection, dataset: str, series: str
         "AND coalesce(starts_with(obj_description(c.oid, 'pg_class'), %(mark)s), false))"
     )
     values = _current_views(connection, dataset, series) | {"mark": _begins(dataset, series)}
-    if (taken := one_value(connection, query, values)) is not None:
+    if (taken := connection.one_value(query, values)) is not None:
         raise AlreadyExists(
-            f"{release_schema(connection)} has a relation {taken!r} that is not a view of "
+            f"{connection.release_schema} has a relation {taken!r} that is not a view of "
             f"the newest release of {_whose(dataset, series)}",
             remedy="rename or drop it: the name is reserved",
         )
@@ -547,7 +538,7 @@ def require_replaceable(
     srid: int,
 ) -> None:
     """Refuse, before anything is spent, if views of others hang on one that gets other columns."""
-    schema = release_schema(connection)
+    schema = connection.release_schema
     columns = {relation.suffix: relation.names for relation in relations}
     for part, name in current_names(dataset, series).items():
         before = list(columns_of(connection, (schema, name)))
@@ -572,14 +563,14 @@ def _require_no_dependents(connection: Connection, schema: str, view: str) -> No
 def _lock_dataset(connection: Connection, dataset_id: int) -> str:
     """Lock a dataset's row until the end of the transaction; its name."""
     query = "SELECT name FROM {p}.dataset WHERE dataset_id = %s FOR NO KEY UPDATE"
-    return str(one_value(connection, query, [dataset_id]))
+    return str(connection.one_value(query, [dataset_id]))
 
 
 def next_version(connection: Connection, dataset_id: int) -> int:
     """The number of the next release; the dataset's row is locked, so that no two get the same."""
     _lock_dataset(connection, dataset_id)
     last = "SELECT coalesce(max(version), 0) FROM {p}.release WHERE dataset_id = %s"
-    return int(one_value(connection, last, [dataset_id])) + 1
+    return int(connection.one_value(last, [dataset_id])) + 1
 
 
 def show_newest(connection: Connection, dataset_id: int, series: str | None) -> None:
@@ -618,13 +609,13 @@ def show_late(database: Database) -> None:
     with database.begin() as connection:
         late = [
             (dataset_id, series)
-            for dataset_id, name, series in execute(connection, shown).fetchall()
+            for dataset_id, name, series in connection.execute(shown).fetchall()
             if (newest := _newest(connection, dataset_id, series)) is not None
             and not is_shown(connection, name, series, (newest.name, newest.version))
         ]
     for dataset_id, series in late:
         with suppress(Busy, SchemaInUse), database.begin() as connection:
-            limit_waiting(connection, LOCK_TIMEOUT)
+            connection.limit_waiting(LOCK_TIMEOUT)
             show_newest(connection, dataset_id, series)
 
 
@@ -636,7 +627,7 @@ def is_shown(
 ) -> bool:
     """Whether the views say that they show this release; readers need not wait to hear it again."""
     query = "SELECT obj_description(c.oid, 'pg_class') " + _CURRENT_VIEWS
-    said = first_column(connection, query, _current_views(connection, dataset, series))
+    said = connection.first_column(query, _current_views(connection, dataset, series))
     return set(said) == (set() if newest is None else {described(dataset, series, newest)})
 
 
@@ -662,7 +653,7 @@ def _point_at(
     name: str,
 ) -> None:
     """Let a view show a part of this release; if it has none, there is no view."""
-    schema = release_schema(connection)
+    schema = connection.release_schema
     before, now = (
         [(column.name, column.shown) for column in columns_of(connection, (schema, r)).values()]
         for r in (name, release.name + part)
@@ -673,7 +664,7 @@ def _point_at(
         # another SRID, or areas no longer: a view's columns can neither change their type nor go
         _drop(connection, dataset_id, release.series, part, name)
     if now:
-        call(connection, "show_current", release.release_id, part)
+        connection.call("show_current", release.release_id, part)
 
 
 def _drop(
@@ -683,10 +674,10 @@ def _drop(
     part: str,
     name: str,
 ) -> None:
-    schema = release_schema(connection)
+    schema = connection.release_schema
     _require_no_dependents(connection, schema, name)
     try:
-        call(connection, "drop_current", dataset_id, series, part)
+        connection.call("drop_current", dataset_id, series, part)
     except driver_errors.DependentObjectsStillExist as error:
         # names of relations only: the detail of this error never holds a row
         raise SchemaInUse(
@@ -715,10 +706,10 @@ def approve_release(
     """
     with database.begin() as connection:
         check(connection)
-        limit_waiting(connection, LOCK_TIMEOUT)
-        call(connection, "approve_release", release.release_id)
+        connection.limit_waiting(LOCK_TIMEOUT)
+        connection.call("approve_release", release.release_id)
         update_rows(connection, "catalog", {"name": release.name}, granted=True)
-        call(connection, "grant_release", release.release_id)
+        connection.call("grant_release", release.release_id)
         if show and release.window is None:
             show_newest(connection, release.dataset_id, release.series)
 
@@ -726,38 +717,38 @@ def approve_release(
 def revoke_release(database: Database, release: ReleaseRow) -> None:
     """Let nobody read a release any more, and take it from the catalogue. The record stays."""
     with database.begin() as connection:
-        limit_waiting(connection, LOCK_TIMEOUT)
+        connection.limit_waiting(LOCK_TIMEOUT)
         update_release(
             connection, release.release_id, state="withdrawing", withdrawn_at=sa.func.now()
         )
-        execute(connection, "DELETE FROM {r}.catalog WHERE name = %s", [release.name])
-        call(connection, "revoke_release", release.release_id, "")
+        connection.execute("DELETE FROM {r}.catalog WHERE name = %s", [release.name])
+        connection.call("revoke_release", release.release_id, "")
         if release.series is not None:
             try:
-                with translated(database), connection.begin_nested():
-                    call(connection, "leave_series", release.release_id, True)
+                with translated(database), connection.savepoint():
+                    connection.call("leave_series", release.release_id, True)
             except Busy:
                 # who may read the series would read it there
-                call(connection, "leave_series", release.release_id, False)
+                connection.call("leave_series", release.release_id, False)
         if _is_current(connection, release):
             try:
-                with translated(database), connection.begin_nested():
+                with translated(database), connection.savepoint():
                     show_newest(connection, release.dataset_id, release.series)
             except (Busy, SchemaInUse):
                 # the views show it with the rights of their owner
-                call(connection, "revoke_release", release.release_id, "_current")
+                connection.call("revoke_release", release.release_id, "_current")
 
 
 def drop_release(database: Database, release: ReleaseRow) -> None:
     """Drop the tables of a release that nobody may read; or empty them, and say what hangs on them."""
     with database.begin() as connection:
-        limit_waiting(connection, LOCK_TIMEOUT)
+        connection.limit_waiting(LOCK_TIMEOUT)
         if _is_current(connection, release):
             show_newest(connection, release.dataset_id, release.series)
-        call(connection, "leave_series", release.release_id, True)
+        connection.call("leave_series", release.release_id, True)
         names = release.relation_names
-        dependents = dependents_of_release(connection, release_schema(connection), names)
-        call(connection, "drop_release", release.release_id, bool(dependents))
+        dependents = dependents_of_release(connection, connection.release_schema, names)
+        connection.call("drop_release", release.release_id, bool(dependents))
         if not dependents:
             update_release(connection, release.release_id, state="withdrawn")
     refuse_dependents(dependents)
@@ -782,8 +773,8 @@ def refuse_dependents(found: list[tuple[str, str]]) -> None:
 
 def _is_current(connection: Connection, release: ReleaseRow) -> bool:
     """Whether views of its dataset, or of its series, show the release."""
-    schema, query = release_schema(connection), "SELECT name FROM {p}.dataset WHERE dataset_id = %s"
-    dataset = one_value(connection, query, [release.dataset_id])
+    schema, query = connection.release_schema, "SELECT name FROM {p}.dataset WHERE dataset_id = %s"
+    dataset = connection.one_value(query, [release.dataset_id])
     return bool(showing(connection, schema, release.relation_names, dataset, release.series))
 
 

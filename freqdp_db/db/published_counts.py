@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from psycopg import sql
 
-from freqdp_db.db.connection import Connection, Database, column_list, driver, release_schema
+from freqdp_db.db.connection import Connection, Database, column_list
 from freqdp_db.db.copy import ColumnType, Layout, read_arrays
 from freqdp_db.db.names import postgis_schema, with_postgis
 from freqdp_db.db.source import relation_exists
@@ -86,7 +86,7 @@ class PublishedCounts:
 
 
 def read_counts(connection: Connection, name: str) -> PublishedCounts:
-    schema, raw = release_schema(connection), driver(connection)
+    schema, raw = connection.release_schema, connection.driver
     gis, zone = postgis_schema(connection), sql.Identifier(schema, f"{name}_zone")
     moved = with_postgis(gis, "{st_transform}(geom, {srid})", srid=_WEB_MERCATOR)
     rows = raw.execute(
@@ -158,7 +158,7 @@ def small_counts(database: Database, name: str, least: int) -> tuple[int, int]:
             query = sql.SQL(
                 "SELECT count(*) FILTER (WHERE value >= 1 AND value < {}), count(*) FROM {}"
             ).format(sql.Literal(least), sql.Identifier(schema, name + suffix))
-            found = driver(connection).execute(query).fetchone()
+            found = connection.driver.execute(query).fetchone()
             assert found is not None
             small, rows = small + found[0], rows + found[1]
     return small, rows

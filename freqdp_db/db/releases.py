@@ -19,14 +19,6 @@ from freqdp_db.db.connection import (
     Database,
     Session,
     as_json,
-    call,
-    driver,
-    execute,
-    first_column,
-    one_value,
-    private_name,
-    rows_as,
-    select_own,
     wait_for,
 )
 from freqdp_db.db.copy import (
@@ -121,7 +113,7 @@ _KEY = Layout([("trajectory_id", "int4"), ("released_id", "int8")])
 
 def select_releases(session: Session, condition: LiteralString, *values: Any) -> list[ReleaseRow]:
     """Releases, each as `r` with its build `b`."""
-    return rows_as(ReleaseRow, session, _SELECT + condition, values)
+    return session.rows_as(ReleaseRow, _SELECT + condition, values)
 
 
 def find_release(database: Database, name: str) -> ReleaseRow:
@@ -191,7 +183,7 @@ def update_release(session: Session, release_id: int, **values: Any) -> None:
 
 def list_steps(session: Session, release_id: int) -> list[StepRow]:
     query = "SELECT * FROM {p}.release_step WHERE release_id = %s ORDER BY step"
-    return rows_as(StepRow, session, query, [release_id])
+    return session.rows_as(StepRow, query, [release_id])
 
 
 def finish_step(
@@ -203,7 +195,7 @@ def finish_step(
     )
     with database.begin() as connection:
         save_columns(connection, release_id, step, "log", logged)
-        execute(connection, update, [Jsonb(counts), digest, release_id, step])
+        connection.execute(update, [Jsonb(counts), digest, release_id, step])
 
 
 def commit_draw(
@@ -222,22 +214,20 @@ def commit_draw(
             packed = layout.pack(
                 release_id=release_id, trajectory_id=np.arange(len(key)), released_id=key
             )
-            relation = private_name(connection, "release_key")
-            write_records(driver(connection), relation, layout.names, [packed])
+            relation = connection.private_name("release_key")
+            write_records(connection.driver, relation, layout.names, [packed])
         save_columns(connection, release_id, step, "draw", drawn)
         insert = (
             "INSERT INTO {p}.release_step (release_id, step, mechanism, drawn, software) "
             "VALUES (%s, %s, %s, %s, %s)"
         )
-        execute(connection, insert, [release_id, step, mechanism, len(drawn), software])
+        connection.execute(insert, [release_id, step, mechanism, len(drawn), software])
 
 
 def load_key(connection: Connection, release_id: int) -> Ints:
     """Released id of every trajectory; empty before the first draw is committed."""
-    query = select_own(
-        connection, "release_key", _KEY.names, "trajectory_id", release_id=release_id
-    )
-    ids: Ints = read_arrays(driver(connection), query, _KEY)["released_id"]
+    query = connection.select_own("release_key", _KEY.names, "trajectory_id", release_id=release_id)
+    ids: Ints = read_arrays(connection.driver, query, _KEY)["released_id"]
     return ids
 
 
@@ -258,7 +248,7 @@ def lock_same_rows(connection: Connection, account_id: int) -> None:
 def keep_build(connection: Connection, build_id: int) -> None:
     """Keep the build from being swept between here and the commit."""
     query = "SELECT FROM {p}.build WHERE build_id = %s AND dropped_at IS NULL FOR SHARE"
-    alive = execute(connection, query, [build_id]).fetchone()
+    alive = connection.execute(query, [build_id]).fetchone()
     if alive is None:
         raise Busy("the dataset was rebuilt at this moment", remedy="run the command again")
 
@@ -266,13 +256,13 @@ def keep_build(connection: Connection, build_id: int) -> None:
 def used_names(connection: Connection, begin: str) -> set[str]:
     """Names of releases that begin so."""
     query = "SELECT DISTINCT name FROM {p}.release WHERE starts_with(name, %s)"
-    return set(first_column(connection, query, [begin]))
+    return set(connection.first_column(query, [begin]))
 
 
 def request_hash(connection: Connection, build_id: int, method: str, parameters: Any) -> str:
     """What tells that a request was answered before: SQL computes it, for requests in SQL too."""
     exact = Jsonb(parameters, as_json)
-    return str(call(connection, "request_hash", build_id, method, exact))
+    return str(connection.call("request_hash", build_id, method, exact))
 
 
 def record_release(
@@ -298,7 +288,7 @@ def record_release(
         Jsonb(guarantee), series,
     ]  # fmt: skip
     try:
-        release_id = one_value(connection, query, values)
+        release_id = connection.one_value(query, values)
     except psycopg.errors.UniqueViolation:
         raise AlreadyExists(
             f"there is a release {name!r} already", remedy="choose another name with [[name]]"
@@ -345,7 +335,7 @@ def published_beside(
     accounts = accounts_of_same_rows(session, account_id)
     states = ["published", "running"] if running else ["published"]
     window = (None, None) if build is None else (build.window_end, build.window_begin)
-    return rows_as(PublishedBeside, session, query, [accounts, states, *window])
+    return session.rows_as(PublishedBeside, query, [accounts, states, *window])
 
 
 def method_of(connection: Connection, name: str) -> str | None:
@@ -363,13 +353,13 @@ def times_overlap(connection: Connection, one: int, other: int) -> bool:
         "(SELECT min(at) AS first, max(at) AS last FROM {p}.sample WHERE build_id = %s) a, "
         "(SELECT min(at) AS first, max(at) AS last FROM {p}.sample WHERE build_id = %s) b"
     )
-    return bool(one_value(connection, query, [one, other]))
+    return bool(connection.one_value(query, [one, other]))
 
 
 def ledger_head(database: Database, release: ReleaseRow) -> str:
     """The hash of the entry that a release was booked with."""
     query = "SELECT hash FROM {p}.spend WHERE release_id = %s"
-    return str(one_value(database, query, [release.release_id]))
+    return str(database.one_value(query, [release.release_id]))
 
 
 def abandon(database: Database, release_id: int) -> None:
@@ -391,7 +381,7 @@ def find_object(database: Database, object_key: str) -> list[dict[str, Any]]:
         "AND k.trajectory_id = t.trajectory_id "
         "WHERE t.object_key = %s ORDER BY t.build_id, r.release_id"
     )
-    return rows_as(dict[str, Any], database, query, [object_key])
+    return database.rows_as(dict[str, Any], query, [object_key])
 
 
 # What was measured of a release: rows of `metric`.
@@ -432,23 +422,23 @@ def store_metrics(
     columns = [list(values), list(map(float, values.values())), [n in publishable for n in values]]
     with database.begin() as connection:
         if family is not None:
-            execute(connection, begins, [release_id, family])
-        execute(connection, insert, [release_id, seed, *columns])
+            connection.execute(begins, [release_id, family])
+        connection.execute(insert, [release_id, seed, *columns])
 
 
 def load_metrics(database: Database, release_id: int) -> list[MetricRow]:
     query = "SELECT * FROM {p}.metric WHERE release_id = %s ORDER BY name"
-    return rows_as(MetricRow, database, query, [release_id])
+    return database.rows_as(MetricRow, query, [release_id])
 
 
 def measured_value(database: Database, release_id: int, name: str) -> float | None:
     """One number of a release; None if it was not measured, or if the login may not know."""
     query = "SELECT value FROM {p}.metric WHERE release_id = %s AND name = %s"
     with database.begin() as connection:
-        relation = private_name(connection, "metric").as_string(None)
-        if not one_value(connection, "SELECT has_table_privilege(%s, 'SELECT')", [relation]):
+        relation = connection.private_name("metric").as_string(None)
+        if not connection.one_value("SELECT has_table_privilege(%s, 'SELECT')", [relation]):
             return None
-        found: float | None = one_value(connection, query, [release_id, name])
+        found: float | None = connection.one_value(query, [release_id, name])
     return found
 
 
@@ -490,12 +480,12 @@ def save_columns(
     connection: Connection, release_id: int, step: int, part: Part, columns: Any
 ) -> None:
     """Keep a draw or a log, inside the caller's transaction."""
-    raw = driver(connection)
+    raw = connection.driver
     if isinstance(columns, EditLog):
         # those of workers come one range after the other: they are never here all at once
         write_records(
             raw,
-            private_name(connection, "edit_run"),
+            connection.private_name("edit_run"),
             ["release_id", "step", "operation", *RUN_COLUMNS],
             (
                 rows
@@ -512,7 +502,7 @@ def save_columns(
             zip(own.names, (getattr(columns, f.name) for f in fields(columns)), strict=True)
         )
         packed = layout.pack(release_id=release_id, step=step, **values)
-        write_records(raw, private_name(connection, name), layout.names, [packed])
+        write_records(raw, connection.private_name(name), layout.names, [packed])
         return
     statement = (
         "INSERT INTO {p}.step_column (release_id, step, part, name, chunk, dtype, whole, number) "
@@ -529,15 +519,15 @@ def save_columns(
                 else (ArrayOf("int8", part_of), None)
             )
             about = (release_id, step, part, field.name, chunk, column.dtype.str)
-            execute(connection, statement, [*about, *kept])
+            connection.execute(statement, [*about, *kept])
 
 
 def load_columns(connection: Connection, release_id: int, step: int, part: Part, kind: type) -> Any:
     """A draw or a log of this kind, as it was kept; the log of edits: see `load_edits`."""
-    raw = driver(connection)
+    raw = connection.driver
     if kind in _TARGETS:
         name, layout, order = _TARGETS[kind]
-        query = select_own(connection, name, layout.names, *order, release_id=release_id, step=step)
+        query = connection.select_own(name, layout.names, *order, release_id=release_id, step=step)
         found = read_arrays(raw, query, layout)
         return kind(*(found[column] for column in layout.names))
     parts: dict[str, list[Any]] = {}
@@ -545,7 +535,7 @@ def load_columns(connection: Connection, release_id: int, step: int, part: Part,
         sql.SQL(
             "SELECT name, dtype, whole, number FROM {} WHERE release_id = %s AND step = %s AND part = %s "
             "ORDER BY name, chunk"
-        ).format(private_name(connection, "step_column")),
+        ).format(connection.private_name("step_column")),
         [release_id, step, part],
         binary=True,
     )
@@ -573,11 +563,11 @@ def load_edits(
     """The edits of a step; part: of the trajectories from one on, and before another."""
 
     def runs(operation: Operation) -> EditRuns:
-        kept = select_own(
-            connection, "edit_run", RUN_COLUMNS, part=part,
+        kept = connection.select_own(
+            "edit_run", RUN_COLUMNS, part=part,
             release_id=release_id, step=step, operation=operation,
         )  # fmt: skip
-        return read_runs(driver(connection), kept, operation)
+        return read_runs(connection.driver, kept, operation)
 
     try:
         return Edits(runs("d"), runs("i"))

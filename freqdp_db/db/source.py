@@ -12,12 +12,6 @@ from psycopg import sql
 from freqdp_db.db.connection import (
     Connection,
     Session,
-    execute,
-    first_column,
-    one_value,
-    private_schema,
-    release_schema,
-    rows_as,
 )
 from freqdp_db.db.names import (
     format_name,
@@ -65,7 +59,7 @@ def catalog_value(
     """An expression over the row `c` of pg_class of a relation; None: there is no such relation."""
     query = "SELECT {expression} FROM pg_class c WHERE c.oid = {oid}"
     parts = {"expression": sql.SQL(expression), "oid": OID_OF}
-    return one_value(session, query, named_relation(relation) | values, **parts)
+    return session.one_value(query, named_relation(relation) | values, **parts)
 
 
 def relation_exists(session: Session, schema: str, relation: str) -> bool:
@@ -95,7 +89,7 @@ def columns_of(session: Session, relation: tuple[str, str]) -> dict[str, Relatio
         "FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid "
         "WHERE a.attnum > 0 AND NOT a.attisdropped AND a.attrelid = {oid} ORDER BY a.attnum"
     )
-    rows = execute(session, query, named_relation(relation), oid=OID_OF)
+    rows = session.execute(query, named_relation(relation), oid=OID_OF)
     return {name: RelationColumn(name, *more) for name, *more in rows}
 
 
@@ -107,7 +101,7 @@ def key_of(session: Session, relation: tuple[str, str]) -> list[str]:
         "JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number "
         "WHERE i.indisprimary AND i.indrelid = {oid} ORDER BY k.place"
     )
-    return first_column(session, query, named_relation(relation), oid=OID_OF)
+    return session.first_column(query, named_relation(relation), oid=OID_OF)
 
 
 # Relations of the user's.
@@ -215,7 +209,7 @@ def find_relation(
         "has_schema_privilege(c.relnamespace, 'USAGE') AND has_table_privilege(c.oid, 'SELECT')"
     )
     if not catalog_value(connection, readable, (schema, name)):
-        login = one_value(connection, "SELECT current_user")
+        login = connection.one_value("SELECT current_user")
         raise PermissionMissing(
             f"{option}: you may not read {schema}.{name}",
             remedy="its owner can: " + _grant((schema, name), login),
@@ -229,7 +223,7 @@ def _alike(connection: Connection, schema: str, name: str) -> str | None:
         "SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
         "WHERE lower(n.nspname) = lower(%s) AND lower(c.relname) = lower(%s) AND "
     )
-    found = execute(connection, query + HAS_ROWS + " ORDER BY 1, 2", [schema, name]).fetchall()
+    found = connection.execute(query + HAS_ROWS + " ORDER BY 1, 2", [schema, name]).fetchall()
     if not found:
         return None
     return "there is " + " and ".join(format_relation(*row) for row in found) + ": write it so"
@@ -320,7 +314,7 @@ def definition_of(connection: Connection, srid: int, option: str) -> str:
         "SELECT auth_name, auth_srid, srtext FROM {spatial_ref_sys} WHERE srid = {srid}",
         srid=srid,
     )
-    row = execute(connection, query).fetchone()
+    row = connection.execute(query).fetchone()
     if row is None:
         raise BadInput(
             f"{option} {srid}: spatial_ref_sys has no such SRID",
@@ -333,7 +327,7 @@ def definition_of(connection: Connection, srid: int, option: str) -> str:
 def require_timezone(connection: Connection, name: str) -> None:
     """Refuse a zone that AT TIME ZONE would not take."""
     known = "SELECT EXISTS (SELECT FROM pg_timezone_names WHERE lower(name) = lower(%s))"
-    if not one_value(connection, known, [name]):
+    if not connection.one_value(known, [name]):
         raise BadInput(
             f"[[timezone]] {name!r} is not a time zone that the server knows",
             remedy="give a name such as UTC, Europe/Brussels or Asia/Shanghai",
@@ -422,7 +416,7 @@ def lineage(session: Session, schema: str, name: str) -> list[SourceRelation]:
         "SELECT database_key, relation_oid, source_schema, source_relation "
         "FROM {p}.source_lineage(%s::text, %s::text)"
     )
-    return rows_as(SourceRelation, session, query, [schema, name])
+    return session.rows_as(SourceRelation, query, [schema, name])
 
 
 def require_not_from(
@@ -436,8 +430,8 @@ def require_not_from(
 
     Also another table of the same persons, as it is called or was read before, and builds and releases.
     """
-    own = [private_schema(connection), release_schema(connection)]
-    made_from = one_value(connection, _MADE_FROM, [*source, build, *relation, own])
+    own = [connection.schema, connection.release_schema]
+    made_from = connection.one_value(_MADE_FROM, [*source, build, *relation, own])
     if made_from is not None:
         raise BadInput(
             f"{option} {format_relation(*relation)} reads the rows of {made_from}: what is made from "
@@ -451,7 +445,7 @@ def choosing(session: Session, schema: str, name: str, condition: str | None) ->
 
     condition: of `--where`.
     """
-    found = execute(session, _DEFINITIONS, [schema, name]).fetchall()
+    found = session.execute(_DEFINITIONS, [schema, name]).fetchall()
     said = [
         f"the view {view} has {' and '.join(words)}"
         for view, tree in found
@@ -464,4 +458,4 @@ def choosing(session: Session, schema: str, name: str, condition: str | None) ->
 
 def untraced(session: Session, schema: str, name: str) -> list[str]:
     """What the relation reads that leads no further, in words."""
-    return first_column(session, _UNTRACED, [schema, name])
+    return session.first_column(_UNTRACED, [schema, name])

@@ -10,7 +10,7 @@ import psycopg
 from numpy.typing import NDArray
 from psycopg import sql
 
-from freqdp_db.db.connection import Connection, driver, one_value
+from freqdp_db.db.connection import Connection
 from freqdp_db.db.copy import Layout, read_arrays
 from freqdp_db.db.names import format_relation, postgis_schema, with_postgis
 from freqdp_db.db.source import columns_of, find_relation, read_column
@@ -68,13 +68,13 @@ def read_points(
         "SELECT x, y, (dense_rank() OVER (ORDER BY category) - 1)::int4 AS category FROM ({}) r "
         "ORDER BY category, x, y"
     ).format(rows)
-    columns = read_arrays(driver(connection), numbered, _POINTS)
+    columns = read_arrays(connection.driver, numbered, _POINTS)
     if not len(columns["x"]):
         raise BadInput(
             f"{option}: {found.schema}.{found.name} has no point with a category",
             remedy=f"give a table of points of interest with {option}",
         )
-    names = driver(connection).execute(
+    names = connection.driver.execute(
         sql.SQL("SELECT DISTINCT category FROM ({}) r ORDER BY category").format(rows)
     )
     there = np.isfinite(columns["x"]) & np.isfinite(columns["y"])
@@ -96,7 +96,7 @@ def read_area(connection: Connection, relation: tuple[str, str]) -> str:
         geom=sql.Identifier("p", found.geometry_column("[[region]]")),
         relation=found.identifier,
     )
-    area = one_value(connection, query)
+    area = connection.one_value(query)
     if area is None:
         raise BadInput(
             f"[[region]] {format_relation(*relation)} has no polygon",
@@ -247,6 +247,6 @@ def _read_lines(
         lines=lines,
     )
     rows = sql.SQL("SELECT id, source, target, oneway FROM ({}) l ORDER BY id").format(lines)
-    return read_arrays(driver(connection), rows, _ROADS), read_arrays(
-        driver(connection), corners, _CORNERS
+    return read_arrays(connection.driver, rows, _ROADS), read_arrays(
+        connection.driver, corners, _CORNERS
     )

@@ -16,7 +16,7 @@ import numpy as np
 import psycopg
 from psycopg import sql
 
-from freqdp_db.db.connection import Connection, driver
+from freqdp_db.db.connection import Connection
 from freqdp_db.db.copy import Layout, copy_bytes, read_arrays
 from freqdp_db.db.names import postgis_schema, with_postgis
 from freqdp_db.db.source import (
@@ -136,7 +136,7 @@ class _Reader:
         source_srid: int,
         later: Later,
     ) -> None:
-        self.connection, self.raw, self.later = connection, driver(connection), later
+        self.connection, self.raw, self.later = connection, connection.driver, later
         self.gis = postgis_schema(connection)
         self.names: dict[str, Any] = {"metric": srid, "shown": source_srid}
         self.names["region"] = self._region(region)
@@ -200,14 +200,14 @@ class _Reader:
         query = self._sql(_SHAPES, zones=squares)
         united = _UNITED_SQUARES if len(district) > MOST_ZONES else _UNITED
         with self.later() as connection:
-            for data in copy_bytes(driver(connection), query):
+            for data in copy_bytes(connection.driver, query):
                 # squares are alike: all rows are as long as the first says
                 width = int(data[2:6].view(">i4")[0])
                 rows = data.view([("count", ">i2"), ("size", ">i4"), ("shape", f"V{width}")])
                 if (rows["size"] != width).any():
                     raise BadData("the server sent a square of another size than the first")
                 yield rows["shape"]
-            yield self._united(driver(connection), squares, district, united, w=side)
+            yield self._united(connection.driver, squares, district, united, w=side)
 
     def hexagons(self, grid: HexagonGrid) -> Zones:
         """The cells of H3 that overlap the region."""

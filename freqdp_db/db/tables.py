@@ -13,7 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql as pg
 
-from freqdp_db.db.connection import Connection, Session, in_transaction
+from freqdp_db.db.connection import Connection, Session
 from freqdp_db.settings import Settings
 
 
@@ -78,23 +78,23 @@ _OF_RELEASES = ("catalog", "series")
 
 def table(connection: Connection, name: str) -> sa.Table:
     """A table of this installation."""
-    schema, release_schema = connection.info["schemas"]
-    own = release_schema if name in _OF_RELEASES else schema
-    return metadata_for(Names(schema, release_schema)).tables[f"{own}.{name}"]
+    names = Names.of(connection.settings)
+    schema = names.release_schema if name in _OF_RELEASES else names.schema
+    return metadata_for(names).tables[f"{schema}.{name}"]
 
 
 def insert_rows(connection: Connection, name: str, *rows: dict[str, Any]) -> None:
     """Add rows, each by the names of its columns."""
     if rows:
-        connection.execute(sa.insert(table(connection, name)), list(rows))
+        connection.core.execute(sa.insert(table(connection, name)), list(rows))
 
 
 def update_rows(session: Session, name: str, where: dict[str, Any], **values: Any) -> None:
     """Set columns of the rows that have these values."""
-    with in_transaction(session) as connection:
+    with session.transaction() as connection:
         changed = table(connection, name)
         conditions = [changed.c[column] == value for column, value in where.items()]
-        connection.execute(sa.update(changed).where(*conditions).values(**values))
+        connection.core.execute(sa.update(changed).where(*conditions).values(**values))
 
 
 def _dataset_tables(meta: sa.MetaData, own: str) -> None:

@@ -17,7 +17,7 @@ import freqdp_db
 from freqdp_db.dataset.memory import load_build
 from freqdp_db.db import releases, staging
 from freqdp_db.db.builds import BuildRow, find_build, sweep_builds, window_name
-from freqdp_db.db.connection import Connection, Database, hold, release_schema
+from freqdp_db.db.connection import Connection, Database, hold
 from freqdp_db.db.datasets import DatasetRow, get_dataset
 from freqdp_db.db.ledger import require_booked
 from freqdp_db.db.published import missing_message, require_current_names_free, require_replaceable
@@ -178,7 +178,7 @@ def _ask(
 
 def _require_not_lost(connection: Connection, known: ReleaseRow) -> None:
     """Refuse to answer with a release whose table was dropped by hand."""
-    schema = release_schema(connection)
+    schema = connection.release_schema
     for relation in tables_of(Request.of(known), known.software):
         name = known.name + relation.suffix
         if known.state == "published" and not relation_exists(connection, schema, name):
