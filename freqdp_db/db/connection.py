@@ -13,7 +13,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
+from string import Formatter
 from typing import Any, LiteralString, TypeAlias, TypeVar
 
 import psycopg
@@ -25,6 +26,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import kwargs_row
 
 from freqdp_db import errors
+from freqdp_db.db.names import postgis_schema
 from freqdp_db.db.rights import ROLES, remedy_for
 from freqdp_db.errors import BadInput, Busy, ConnectionFailed
 from freqdp_db.settings import Settings, libpq_is_configured, load_settings
@@ -138,8 +140,8 @@ Query: TypeAlias = LiteralString | sql.SQL | sql.Composed
 class Session(ABC):
     """Where statements run: in an open transaction or, of a database, each in one of its own.
 
-    In the text of a statement `{p}` is our private schema, `{r}` that of the releases; further parts are
-    given by name.
+    In the text of a statement `{p}` is our private schema, `{r}` that of the releases. Further parts are
+    given by name; other names in braces, such as `{st_x}`, are PostGIS's.
     """
 
     settings: Settings
@@ -149,19 +151,17 @@ class Session(ABC):
         """The open transaction, or one of the block's own."""
 
     def execute(
-        self, query: Query, values: Params | None = None, **parts: sql.Composable
+        self, query: Query, values: Params | None = None, **parts: Any
     ) -> psycopg.Cursor[Any]:
         with self.transaction() as connection:
-            return connection.driver.execute(self._named(query, **parts), values)
+            return connection.driver.execute(connection.text(query, **parts), values)
 
-    def one_value(self, query: Query, values: Params | None = None, **parts: sql.Composable) -> Any:
+    def one_value(self, query: Query, values: Params | None = None, **parts: Any) -> Any:
         """The first column of the first row; None if there is no row."""
         row = self.execute(query, values, **parts).fetchone()
         return None if row is None else row[0]
 
-    def first_column(
-        self, query: Query, values: Params | None = None, **parts: sql.Composable
-    ) -> list[Any]:
+    def first_column(self, query: Query, values: Params | None = None, **parts: Any) -> list[Any]:
         """The first column of all rows."""
         return [value for value, *_ in self.execute(query, values, **parts)]
 
@@ -173,20 +173,13 @@ class Session(ABC):
             self.transaction() as connection,
             connection.driver.cursor(row_factory=kwargs_row(kind)) as cursor,
         ):
-            return cursor.execute(self._named(query), values).fetchall()
+            return cursor.execute(connection.text(query), values).fetchall()
 
     def call(self, function: str, *arguments: Any) -> Any:
         """What a function of ours gives."""
         slots = sql.SQL(", ").join([sql.Placeholder()] * len(arguments))
         query = "SELECT {p}.{function}({slots})"
         return self.one_value(query, arguments, function=sql.Identifier(function), slots=slots)
-
-    def _named(self, query: Query, **parts: sql.Composable) -> sql.SQL | sql.Composed:
-        if isinstance(query, sql.SQL | sql.Composed):
-            return query
-        own = {"p": self.settings.schema, "r": self.settings.release_schema}
-        schemas = {word: sql.Identifier(name) for word, name in own.items()}
-        return sql.SQL(query).format(**schemas, **parts)
 
 
 class Connection(Session):
@@ -215,6 +208,22 @@ class Connection(Session):
     def savepoint(self) -> AbstractContextManager[object]:
         """What the block did is undone if it fails, and the transaction goes on."""
         return self.driver.transaction()
+
+    def text(self, query: Query, **parts: Any) -> sql.Composed:
+        """A statement, or a part of one, with its names in place."""
+        if not isinstance(query, str):
+            return sql.Composed([query])
+        named = {name for _, name, _, _ in Formatter().parse(query) if name} - parts.keys()
+        schemas = {"p": self.schema, "r": self.release_schema}
+        own = {name: sql.Identifier(schemas[name]) for name in named & schemas.keys()}
+        functions = named - own.keys()
+        postgis = {name: sql.Identifier(self.postgis, name) for name in functions}
+        return sql.SQL(query).format(**own, **postgis, **parts)
+
+    @cached_property
+    def postgis(self) -> str:
+        """The schema of PostGIS, or a refusal."""
+        return postgis_schema(self)
 
     def private_name(self, name: str) -> sql.Identifier:
         """A relation or a function of the private schema."""

@@ -19,7 +19,7 @@ from freqdp_db.db.connection import (
     column_list,
     translated,
 )
-from freqdp_db.db.names import find_postgis, with_postgis
+from freqdp_db.db.names import find_postgis
 from freqdp_db.db.published import (
     LOCK_TIMEOUT,
     CatalogRow,
@@ -352,12 +352,8 @@ def copy_release(source: Connection, target: Database, entry: CatalogRow) -> Non
 
 
 def _require_srid(connection: Connection, srid: int) -> None:
-    query = with_postgis(
-        str(find_postgis(connection)),
-        "SELECT 1 FROM {spatial_ref_sys} WHERE srid = {srid}",
-        srid=srid,
-    )
-    if srid and connection.execute(query).fetchone() is None:
+    query = "SELECT FROM {spatial_ref_sys} WHERE srid = {srid}"
+    if srid and connection.execute(query, srid=srid).fetchone() is None:
         raise BadInput(
             f"the database of [[to]] does not know SRID {srid}",
             remedy="insert its row of spatial_ref_sys there",

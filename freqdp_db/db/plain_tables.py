@@ -29,8 +29,6 @@ from freqdp_db.db.copy import (
 from freqdp_db.db.names import (
     format_relation,
     geometry_type,
-    postgis_schema,
-    with_postgis,
 )
 from freqdp_db.db.source import columns_of, definition_of, is_table, relation_exists
 from freqdp_db.db.source_maps import select_roads
@@ -211,22 +209,22 @@ def check_target(connection: Connection, table: PlainTable, mode: Mode) -> bool:
 
 
 def _create(connection: Connection, place: tuple[str, str], table: PlainTable) -> None:
-    raw, gis = connection.driver, postgis_schema(connection)
-    known = raw.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", [place[0]]).fetchone()
+    known = connection.execute("SELECT FROM pg_namespace WHERE nspname = %s", [place[0]]).fetchone()
     # IF NOT EXISTS asks for the right to create a schema even where it exists
     if known is None:
-        raw.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(place[0])))
+        connection.execute("CREATE SCHEMA {name}", name=sql.Identifier(place[0]))
     columns = sql.SQL(", ").join(
         sql.SQL("{} {}").format(
             sql.Identifier(c.name),
-            geometry_type(gis, _SHAPES[c.kind], table.srid)
+            geometry_type(connection.postgis, _SHAPES[c.kind], table.srid)
             if c.kind in _SHAPES
             else sql.SQL(c.kind),
         )
         for c in table.columns
     )
     try:
-        raw.execute(sql.SQL("CREATE TABLE {} ({})").format(sql.Identifier(*place), columns))
+        named = sql.Identifier(*place)
+        connection.execute("CREATE TABLE {named} ({columns})", named=named, columns=columns)
     except psycopg.errors.DuplicateTable:
         raise AlreadyExists(f"somebody else just made the table {table.label}") from None
 
@@ -317,21 +315,18 @@ def make_anchors(
     every_m: float | None,
 ) -> int:
     """Fill a table of junctions from a roads table, and points every so many metres between."""
-    raw, gis = connection.driver, postgis_schema(connection)
     with _filling(connection, table, mode) as place:
         names = {"place": sql.Identifier(*place), "roads": sql.Identifier(*roads)}
-        junctions = with_postgis(
-            gis,
+        junctions = connection.text(
             "INSERT INTO {place} (id, geom) SELECT DISTINCT ON (id) id, geom FROM ("
             "SELECT source AS id, {st_startpoint}(geom) AS geom FROM {roads} UNION ALL "
             "SELECT target, {st_endpoint}(geom) FROM {roads}) ends ORDER BY id",
             **names,
         )
-        count = raw.execute(junctions).rowcount
+        count = connection.execute(junctions).rowcount
         if every_m is not None:
             # the two directions of a street are two rows of the same length: one gives its points
-            between = with_postgis(
-                gis,
+            between = connection.text(
                 "INSERT INTO {place} (id, geom) SELECT (SELECT max(id) FROM {place})"
                 " + row_number() OVER (ORDER BY road.id, part), {st_lineinterpolatepoint}(road.geom,"
                 " part / parts) FROM (SELECT DISTINCT ON (least(source, target),"
@@ -343,5 +338,5 @@ def make_anchors(
                 every=every_m,
                 **names,
             )
-            count += raw.execute(between).rowcount
+            count += connection.execute(between).rowcount
     return count

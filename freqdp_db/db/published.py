@@ -35,7 +35,7 @@ from freqdp_db.db.copy import (
     range_times,
     read_records,
 )
-from freqdp_db.db.names import did_you_mean, format_relation, postgis_schema, with_postgis
+from freqdp_db.db.names import did_you_mean, format_relation
 from freqdp_db.db.releases import ReleaseRow, select_releases, update_release
 from freqdp_db.db.source import (
     OID_OF,
@@ -131,16 +131,14 @@ def check_release(database: Database, name: str) -> list[Check]:
 
 def srid_of(connection: Connection, relation: tuple[str, str]) -> int:
     """The SRID that the geometry columns of a relation declare; 0 if it has none."""
-    postgis = postgis_schema(connection)
-    query = with_postgis(
-        postgis,
+    query = (
         "SELECT coalesce(max({postgis_typmod_srid}(atttypmod)), 0) FROM pg_attribute "
         "WHERE attrelid = {relation}::regclass AND atttypid = {type}::regtype "
-        "AND attnum > 0 AND NOT attisdropped",
-        relation=sql.Identifier(*relation).as_string(),
-        type=sql.Identifier(postgis, "geometry").as_string(),
+        "AND attnum > 0 AND NOT attisdropped"
     )
-    return int(connection.one_value(query))
+    geometry = sql.Identifier(connection.postgis, "geometry").as_string()
+    named = sql.Identifier(*relation).as_string()
+    return int(connection.one_value(query, relation=named, type=geometry))
 
 
 def digest_of(
@@ -311,7 +309,6 @@ class ReleaseReader:
     def __init__(self, connection: Connection, name: str, srid: int | None = None) -> None:
         schema = connection.release_schema
         self._connection = connection
-        self._postgis = postgis_schema(connection)
         self._schema = schema
         self._points = sql.Identifier(schema, name)
         self._lines = sql.Identifier(schema, f"{name}_line")
@@ -341,7 +338,7 @@ class ReleaseReader:
         return None
 
     def _sql(self, text: LiteralString, **values: Any) -> sql.Composed:
-        return with_postgis(self._postgis, text, points=self._points, **values)
+        return self._connection.text(text, points=self._points, **values)
 
     def definition(self) -> str:
         """A definition of the SRID that pyproj understands."""

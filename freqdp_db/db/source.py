@@ -17,8 +17,6 @@ from freqdp_db.db.names import (
     format_name,
     format_relation,
     parse_relation,
-    postgis_schema,
-    with_postgis,
 )
 from freqdp_db.errors import BadInput, NotFound, PermissionMissing
 
@@ -309,12 +307,8 @@ def declared_srid(relation: Relation, geom: str) -> int | None:
 
 def definition_of(connection: Connection, srid: int, option: str) -> str:
     """A definition of the SRID that pyproj understands: EPSG code, else the WKT."""
-    query = with_postgis(
-        postgis_schema(connection),
-        "SELECT auth_name, auth_srid, srtext FROM {spatial_ref_sys} WHERE srid = {srid}",
-        srid=srid,
-    )
-    row = connection.execute(query).fetchone()
+    query = "SELECT auth_name, auth_srid, srtext FROM {spatial_ref_sys} WHERE srid = {srid}"
+    row = connection.execute(query, srid=srid).fetchone()
     if row is None:
         raise BadInput(
             f"{option} {srid}: spatial_ref_sys has no such SRID",

@@ -18,7 +18,6 @@ from psycopg import sql
 
 from freqdp_db.db.connection import Connection
 from freqdp_db.db.copy import Layout, copy_bytes, read_arrays
-from freqdp_db.db.names import postgis_schema, with_postgis
 from freqdp_db.db.source import (
     INTEGERS,
     Relation,
@@ -137,13 +136,12 @@ class _Reader:
         later: Later,
     ) -> None:
         self.connection, self.raw, self.later = connection, connection.driver, later
-        self.gis = postgis_schema(connection)
         self.names: dict[str, Any] = {"metric": srid, "shown": source_srid}
         self.names["region"] = self._region(region)
         self.names["area"] = self._sql("{st_transform}({st_segmentize}({region}, 0.01), {metric})")
 
     def _sql(self, text: LiteralString, **more: Any) -> sql.Composed:
-        return with_postgis(self.gis, text, **self.names, **more)
+        return self.connection.text(text, **self.names, **more)
 
     def _rows(self, text: LiteralString, **more: Any) -> list[tuple[Any, ...]]:
         return self.raw.execute(self._sql(text, **more)).fetchall()
