@@ -958,7 +958,7 @@ class Freqdp(PaperVerbs):
 
         database = self._installed()
         if not self._reads_private():
-            return [row["name"] for row in read_catalog(database)] if "published" in states else []
+            return [row.name for row in read_catalog(database)] if "published" in states else []
         return [
             row.name
             for row in list_releases(database)

@@ -15,7 +15,7 @@ from freqdp_db.db.connection import (
     may_use,
 )
 from freqdp_db.db.names import find_postgis, format_name
-from freqdp_db.db.published import gone, missing_relations
+from freqdp_db.db.published import missing_message, missing_relations
 from freqdp_db.db.rights import ROLES
 from freqdp_db.db.schema import (
     INIT_REMEDY,
@@ -153,7 +153,7 @@ def _contents(
     if whole and login.sees_released:
         for name in missing_relations(connection, settings.release_schema):
             yield Finding(
-                gone(settings.release_schema, name),
+                missing_message(settings.release_schema, name),
                 False,
                 "rename it back, or withdraw its release: freqdp release withdraw NAME",
             )

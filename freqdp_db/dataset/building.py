@@ -39,7 +39,7 @@ from freqdp_db.db.builds import Window, missing_index, window_build
 from freqdp_db.db.connection import Database, DatabaseRef, hold
 from freqdp_db.db.copy import Layout, line_bytes, point_bytes
 from freqdp_db.db.datasets import DatasetRow
-from freqdp_db.db.ledger import require_traced
+from freqdp_db.db.ledger import require_traceable
 from freqdp_db.db.source import SourceRelation, definition_of
 from freqdp_db.engines.partitions import LOCAL, Engine, LocalPartitions, Partitions, PerPartition
 from freqdp_db.engines.ranges import add
@@ -114,9 +114,7 @@ def build_and_look(
     ):
         builds.sweep_builds(database)
         # refused before anything is read; what the source meets is recorded with the build
-        with database.begin() as connection, connection.begin_nested() as asked:
-            require_traced(connection, dataset.dataset_id)
-            asked.rollback()
+        require_traceable(database, dataset.dataset_id)
         record, relations, findings = _make(database, dataset, number, progress, engine, window)
         with progress.stage("attach"):
             builds.attach_build(database, record, relations)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from psycopg import sql
 
 from freqdp_db.db.builds import find_build, load_locations, load_trajectories
-from freqdp_db.db.connection import Connection, Database, call, driver, one_value, private_name
+from freqdp_db.db.connection import Connection, Database
 from freqdp_db.db.copy import POINTS, Layout, line_bytes, point_bytes, write_records
 from freqdp_db.db.names import postgis_schema
 from freqdp_db.model.arrays import Ids, Ints, Metres
@@ -59,15 +59,15 @@ def measure_floor(database: Database, build_id: int) -> CopyFloor:
     def write() -> None:
         with database.begin() as connection:
             about = (_RELEASE, _METHOD, _SAMPLES, build.source_srid)
-            call(connection, "create_staging", *about)
+            connection.call("create_staging", *about)
             rows = _rows(trajectories, geometry)
-            relation = private_name(connection, f"staging_{_RELEASE}{_SAMPLES}")
-            write_records(driver(connection), relation, POINTS.names, rows, created_here=True)
+            relation = connection.private_name(f"staging_{_RELEASE}{_SAMPLES}")
+            write_records(connection.driver, relation, POINTS.names, rows, created_here=True)
 
     def run(function: str, *arguments: str | None) -> Callable[[], None]:
         def execute() -> None:
             with database.begin() as connection:
-                call(connection, function, _RELEASE, *arguments)
+                connection.call(function, _RELEASE, *arguments)
 
         return execute
 
@@ -113,7 +113,7 @@ def copy_objects(
     """A table with all rows of so many random objects of a relation; returns how many it has."""
     column = sql.Identifier(object_column)
     with database.begin() as connection:
-        raw = driver(connection)
+        raw = connection.driver
         raw.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(target[0])))
         raw.execute("SELECT setseed(%s)", [(seed % 1000) / 1000])
         raw.execute(
@@ -131,14 +131,14 @@ def copy_objects(
     # the first reader of fresh rows writes to them (hint bits): not the build that is to be measured
     with database.begin() as connection:
         count = sql.SQL("SELECT count(DISTINCT {}) FROM {}")
-        return int(one_value(connection, count.format(column, sql.Identifier(*target))))
+        return int(connection.one_value(count.format(column, sql.Identifier(*target))))
 
 
 def drop_schemas(database: Database, *others: str) -> None:
     """Remove the schemas of a throwaway installation, and all that is in them."""
     with database.begin() as connection:
         for schema in (database.settings.release_schema, database.settings.schema, *others):
-            driver(connection).execute(
+            connection.driver.execute(
                 sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(schema))
             )
 
@@ -157,11 +157,11 @@ class GistIndex:
     """Segments in a temporary table with a GiST index."""
 
     def __init__(self, connection: Connection, postgis: str, seconds: float) -> None:
-        self._raw = driver(connection)
+        self._raw = connection.driver
         self._postgis = postgis
         self.build_s = seconds
         size = "SELECT pg_total_relation_size(%s::regclass)"
-        self.bytes = int(one_value(connection, size, [f"pg_temp.{_TABLE}"]))
+        self.bytes = int(connection.one_value(size, [f"pg_temp.{_TABLE}"]))
 
     def nearest(self, x: float, y: float, k: int, skip: Ids) -> Ints:
         """Numbers of the segments that decide the K nearest trajectories.
@@ -207,7 +207,7 @@ class GistIndex:
 def gist_index(database: Database, trajectory: Ids, ends: Metres) -> Iterator[GistIndex]:
     """Write the segments (ends: ax, ay, bx, by of each) and index them; gone with the session."""
     with database.begin() as connection:
-        raw = driver(connection)
+        raw = connection.driver
         postgis = postgis_schema(connection)
         start = time.perf_counter()
         raw.execute(

@@ -10,25 +10,16 @@ from datetime import date, datetime
 from typing import Any
 
 import numpy as np
-import sqlalchemy as sa
 from numpy.typing import NDArray
 from psycopg import sql
 
 from freqdp_db.db.connection import (
     Connection,
     Database,
-    as_written,
-    call,
+    Session,
     column_list,
-    driver,
-    execute,
     is_free,
-    limit_waiting,
     numbers_left,
-    one_value,
-    private_name,
-    rows_as,
-    select_own,
 )
 from freqdp_db.db.copy import (
     Layout,
@@ -37,10 +28,10 @@ from freqdp_db.db.copy import (
     write_records,
     writing_once,
 )
-from freqdp_db.db.datasets import table
 from freqdp_db.db.ledger import require_traced
 from freqdp_db.db.names import format_name, format_relation
 from freqdp_db.db.source import SourceRelation
+from freqdp_db.db.tables import insert_rows, update_rows
 from freqdp_db.errors import BadInput, Busy, NotFound
 from freqdp_db.model.arrays import Ids, Ints, Metres, offsets_from, offsets_of
 from freqdp_db.model.documents import Document
@@ -86,8 +77,8 @@ def find_build(database: Database, build_id: int) -> BuildRow:
     # not *: auditors may not read the frame of the grid
     columns = [f.name for f in fields(BuildRow)]
     with database.begin() as connection:
-        query = select_own(connection, "build", columns, build_id=build_id)
-        found = rows_as(BuildRow, connection, query)
+        query = connection.select_own("build", columns, build_id=build_id)
+        found = connection.rows_as(BuildRow, query)
     if not found:
         raise NotFound(f"there is no build {build_id}")
     return found[0]
@@ -128,30 +119,29 @@ _SIZES = """
 def builds_by_size(database: Database) -> list[BuildSize]:
     """All builds that are kept, the largest first."""
     schema = sql.Identifier(database.settings.schema).as_string(None)
-    with database.begin() as connection:
-        return rows_as(BuildSize, connection, _SIZES, [schema, list(PARTS)])
+    return database.rows_as(BuildSize, _SIZES, [schema, list(PARTS)])
 
 
 def grid_of(connection: Connection, build_id: int) -> dict[str, float]:
     """The frame of a build's grid. Its corner may be a sample's place: auditors may not read it."""
     query = "SELECT grid FROM {p}.build WHERE build_id = %s"
-    found: dict[str, float] = one_value(connection, query, [build_id])
+    found: dict[str, float] = connection.one_value(query, [build_id])
     return found
 
 
 def next_build_number(database: Database) -> int:
     with database.begin() as connection:
-        sequence = private_name(connection, "build_number").as_string(None)
-        return int(one_value(connection, "SELECT nextval(%s::regclass)", [sequence]))
+        sequence = connection.private_name("build_number").as_string(None)
+        return int(connection.one_value("SELECT nextval(%s::regclass)", [sequence]))
 
 
 @contextmanager
 def filling(database: Database, part: str, build_id: int) -> Iterator[PartWriter]:
     """Create the standalone table of a part; rows and keys are one transaction."""
     with database.begin() as connection:
-        call(connection, "create_build_table", build_id, part)
-        yield PartWriter(driver(connection), private_name(connection, f"{part}_{build_id}"))
-        call(connection, "finish_build_table", build_id, part)
+        connection.call("create_build_table", build_id, part)
+        yield PartWriter(connection.driver, connection.private_name(f"{part}_{build_id}"))
+        connection.call("finish_build_table", build_id, part)
 
 
 @dataclass(frozen=True)
@@ -180,26 +170,21 @@ def attach_build(
     """
     number = build["build_id"]
     with database.begin() as connection:
-        datasets = table(connection, "dataset")
-        limit_waiting(connection, _LOCK_TIMEOUT)
-        connection.execute(sa.insert(table(connection, "build")).values(**build))
+        connection.limit_waiting(_LOCK_TIMEOUT)
+        insert_rows(connection, "build", build)
         read = [{"build_id": number, **asdict(source)} for source in sources]
-        if read:
-            connection.execute(sa.insert(table(connection, "build_source")), read)
+        insert_rows(connection, "build_source", *read)
         require_traced(connection, build["dataset_id"], number)
-        call(connection, "attach_build", number)
+        connection.call("attach_build", number)
         if build["time_window"] is None:
-            connection.execute(
-                sa.update(datasets)
-                .where(datasets.c.dataset_id == build["dataset_id"])
-                .values(current_build=number)
-            )
+            current = {"dataset_id": build["dataset_id"]}
+            update_rows(connection, "dataset", current, current_build=number)
 
 
 def drop_parts(connection: Connection, build_id: int) -> None:
     """Remove the tables of a build, attached or not."""
-    limit_waiting(connection, _LOCK_TIMEOUT)
-    call(connection, "drop_build", build_id)
+    connection.limit_waiting(_LOCK_TIMEOUT)
+    connection.call("drop_build", build_id)
 
 
 def sweep_builds(database: Database) -> list[int]:
@@ -212,8 +197,8 @@ def sweep_builds(database: Database) -> list[int]:
     for number in numbers_left(database, _PARTITION):
         with suppress(Busy), database.begin() as connection:
             # a build in progress holds its lock; it may have been attached since we looked
-            if is_free(connection, "build", number) and not one_value(
-                connection, recorded, [number]
+            if is_free(connection, "build", number) and not connection.one_value(
+                recorded, [number]
             ):
                 drop_parts(connection, number)
                 swept.append(number)
@@ -236,20 +221,18 @@ _UNNEEDED = """
 
 
 def _drop_unneeded(database: Database) -> list[int]:
-    with database.begin() as connection:
-        numbers = execute(connection, _UNNEEDED).fetchall()
     dropped = []
-    for (number,) in numbers:
+    for number in database.first_column(_UNNEEDED):
         with suppress(Busy), database.begin() as connection:
             if not is_free(connection, "build", number):
                 continue
             # looked at again under the row's lock: a release may have been asked for since, and
             # whoever asks holds that lock until the release is recorded
-            execute(connection, "SELECT FROM {p}.build WHERE build_id = %s FOR UPDATE", [number])
-            if (number,) in execute(connection, _UNNEEDED).fetchall():
+            connection.execute("SELECT FROM {p}.build WHERE build_id = %s FOR UPDATE", [number])
+            if number in connection.first_column(_UNNEEDED):
                 drop_parts(connection, number)
                 mark = "UPDATE {p}.build SET dropped_at = now() WHERE build_id = %s"
-                execute(connection, mark, [number])
+                connection.execute(mark, [number])
                 dropped.append(number)
     return dropped
 
@@ -261,14 +244,14 @@ def load_trajectories(
 ) -> Trajectories:
     """The samples of a build, in order; part: only the trajectories from one to before another."""
     first, last = part or (0, build.trajectories)
-    as_written(connection)
+    connection.as_written()
     layout = Layout(
         [("trajectory_id", "int4"), ("seq", "int4"), ("location_id", "int4"), ("at", "timestamptz")]
     )
-    query = select_own(
-        connection, "sample", layout.names, part=part or (None, None), build_id=build.build_id
+    query = connection.select_own(
+        "sample", layout.names, part=part or (None, None), build_id=build.build_id
     )
-    rows = read_arrays(driver(connection), query, layout)
+    rows = read_arrays(connection.driver, query, layout)
     owner, seq = rows["trajectory_id"], rows["seq"]
     following = (np.diff(owner) > 0) | ((np.diff(owner) == 0) & (np.diff(seq) > 0))
     if not following.all():
@@ -283,24 +266,24 @@ def load_object_keys(database: Database, build_id: int) -> list[str]:
     """The object of each trajectory of a build, as the source names it: for curators."""
     columns = ["object_key"]
     with database.begin() as connection:
-        query = select_own(connection, "trajectory", columns, "trajectory_id", build_id=build_id)
-        return [key for (key,) in execute(connection, query)]
+        query = connection.select_own("trajectory", columns, "trajectory_id", build_id=build_id)
+        return [key for (key,) in connection.execute(query)]
 
 
 def load_offsets(connection: Connection, build: BuildRow) -> Ints:
     """Where each trajectory's samples begin among all."""
     layout = Layout([("samples", "int4")])
-    query = select_own(
-        connection, "trajectory", layout.names, "trajectory_id", build_id=build.build_id
+    query = connection.select_own(
+        "trajectory", layout.names, "trajectory_id", build_id=build.build_id
     )
-    return offsets_from(read_arrays(driver(connection), query, layout)["samples"])
+    return offsets_from(read_arrays(connection.driver, query, layout)["samples"])
 
 
 def object_numbers(connection: Connection, build: BuildRow) -> dict[str, int]:
     """The trajectory of each object, by its key in the source."""
     columns = ("object_key", "trajectory_id")
-    query = select_own(connection, "trajectory", columns, build_id=build.build_id)
-    return dict(execute(connection, query).fetchall())
+    query = connection.select_own("trajectory", columns, build_id=build.build_id)
+    return dict(connection.execute(query).fetchall())
 
 
 def load_locations(connection: Connection, build: BuildRow) -> tuple[Locations, Ids]:
@@ -309,8 +292,8 @@ def load_locations(connection: Connection, build: BuildRow) -> tuple[Locations, 
     That is what the view `trajectory_frequency` shows.
     """
     layout = Layout([("x_m", "float8"), ("y_m", "float8"), ("geom", "point"), ("tf", "int4")])
-    query = select_own(connection, "location", layout.names, "location_id", build_id=build.build_id)
-    rows = read_arrays(driver(connection), query, layout)
+    query = connection.select_own("location", layout.names, "location_id", build_id=build.build_id)
+    rows = read_arrays(connection.driver, query, layout)
     return Locations(rows["x_m"], rows["y_m"], *point_coordinates(rows["geom"])), rows["tf"]
 
 
@@ -322,7 +305,7 @@ def samples_by_place(
         "SELECT location_id, count(*) FROM {p}.sample "
         "WHERE build_id = %s AND at >= %s AND at < %s GROUP BY location_id"
     )
-    rows = execute(connection, query, [build.build_id, begin, end])
+    rows = connection.execute(query, [build.build_id, begin, end])
     found = np.zeros(build.locations, np.int64)
     for place, samples in rows:
         found[place] = samples
@@ -332,8 +315,7 @@ def samples_by_place(
 def sparse_objects(database: Database, build_id: int, signature: int) -> int:
     """Objects with fewer than 2m places: the method leaves little of them."""
     query = "SELECT count(*) FROM {p}.trajectory WHERE build_id = %s AND places < %s"
-    with database.begin() as connection:
-        return int(one_value(connection, query, [build_id, 2 * signature]))
+    return int(database.one_value(query, [build_id, 2 * signature]))
 
 
 # The large tables of a build, samples and segments, written in ranges by several sessions at once.
@@ -347,8 +329,8 @@ def create_large(database: Database, build_id: int) -> int:
     """Empty tables, for all to see; the number of the run that fills them."""
     with database.begin() as connection:
         for part in LARGE:
-            call(connection, "create_build_table", build_id, part)
-        return int(call(connection, "create_notes", "build", build_id))
+            connection.call("create_build_table", build_id, part)
+        return int(connection.call("create_notes", "build", build_id))
 
 
 def write_range(
@@ -359,22 +341,17 @@ def write_range(
         if connection is None:
             return
         for part, (layout, chunks) in zip(LARGE, (samples, segments), strict=True):
-            relation = private_name(connection, f"{part}_{build_id}")
-            write_records(driver(connection), relation, layout.names, chunks)
+            relation = connection.private_name(f"{part}_{build_id}")
+            write_records(connection.driver, relation, layout.names, chunks)
 
 
 def finish_large(database: Database, build_id: int) -> None:
     """Give both tables their keys, in two sessions."""
 
-    def index(part: str) -> None:
-        with database.begin() as connection:
-            call(connection, "finish_build_table", build_id, part)
-
     with database.side_by_side(len(LARGE)) as start:
         for part in LARGE:
-            start(index, part)
-    with database.begin() as connection:
-        call(connection, "drop_notes", "build", build_id)
+            start(database.call, "finish_build_table", build_id, part)
+    database.call("drop_notes", "build", build_id)
 
 
 # The grid of a build, as the search reads it: its cells, and the segments of some or all of them.
@@ -389,23 +366,23 @@ _BOX = ("x_min", "y_min", "x_max", "y_max")
 def all_cells(connection: Connection, build_id: int) -> tuple[Ints, Ids, Metres]:
     """The cells of a build's grid in order, how many segments are filed in each itself, and their box."""
     layout = Layout([("cell_id", "int8"), ("segments", "int4"), *((n, "float8") for n in _BOX)])
-    query = select_own(connection, "grid_cell", layout.names, "cell_id", build_id=build_id)
-    rows = read_arrays(driver(connection), query, layout)
+    query = connection.select_own("grid_cell", layout.names, "cell_id", build_id=build_id)
+    rows = read_arrays(connection.driver, query, layout)
     return rows["cell_id"], rows["segments"], np.stack([rows[name] for name in _BOX], axis=1)
 
 
 def cell_segments(connection: Connection, build_id: int, cells: Ints | None) -> tuple[Ids, Ids]:
     """Trajectory and position of the segments filed in these cells, or in all; mostly in filed order."""
-    as_written(connection)
+    connection.as_written()
     layout = Layout([("trajectory_id", "int4"), ("seq", "int4")])
     wanted = None if cells is None else "{" + ",".join(map(str, cells)) + "}"
     query = sql.SQL("SELECT {} FROM {}({}, {}::bigint[])").format(
         column_list(layout.names),
-        private_name(connection, "cell_segments"),
+        connection.private_name("cell_segments"),
         sql.Literal(build_id),
         sql.Literal(wanted),
     )
-    rows = read_arrays(driver(connection), query, layout)
+    rows = read_arrays(connection.driver, query, layout)
     return rows["trajectory_id"], rows["seq"] - 1
 
 
@@ -437,17 +414,16 @@ class Window:
         return self.window_begin, self.window_end
 
 
-def find_window(connection: Connection, word: str, timezone: str) -> Window:
+def find_window(session: Session, word: str, timezone: str) -> Window:
     """The window that a word means now: `2024-05-06`, `yesterday`, ...; raises BadInput."""
     query = "SELECT * FROM {p}.find_window(%s::text, %s::text)"
-    (found,) = rows_as(Window, connection, query, [word, timezone])
+    (found,) = session.rows_as(Window, query, [word, timezone])
     return found
 
 
 def ended_window(database: Database, word: str, timezone: str) -> Window:
     """The same, of a window that is over: what is released is closed, and must be whole."""
-    with database.begin() as connection:
-        window = find_window(connection, word, timezone)
+    window = find_window(database, word, timezone)
     if not window.ended:
         raise BadInput(
             f"[[window]] {window.time_window} has not ended in {timezone}: a release closes it",
@@ -476,7 +452,7 @@ def missing_index(connection: Connection, source: tuple[str, str], column: str) 
         WHERE l.relation_kind IN ('r', 'p', 'm')
         ORDER BY (l.source_schema, l.source_relation) = (%s::text, %s::text) DESC, 1, 2
         """
-    found = execute(connection, query, [*source, column, *source]).fetchall()
+    found = connection.execute(query, [*source, column, *source]).fetchall()
     if not found or any(indexed for *_, indexed in found):
         return None
     schema, relation, _ = found[0]
@@ -489,6 +465,5 @@ def window_build(database: Database, dataset_id: int, time_window: str) -> int |
         "SELECT max(build_id) FROM {p}.build "
         "WHERE dataset_id = %s AND time_window = %s AND dropped_at IS NULL"
     )
-    with database.begin() as connection:
-        found: int | None = one_value(connection, query, [dataset_id, time_window])
+    found: int | None = database.one_value(query, [dataset_id, time_window])
     return found

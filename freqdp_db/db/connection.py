@@ -1,7 +1,4 @@
-"""The database: connections, transactions, statements in them, locks beside the work, and errors as ours.
-
-In the text of a statement `{p}` is our private schema, `{r}` that of the releases.
-"""
+"""The database: connections, transactions, statements in them, locks beside the work, errors as ours."""
 
 from __future__ import annotations
 
@@ -9,13 +6,15 @@ import json
 import os
 import re
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
-from functools import lru_cache
+from functools import cached_property, lru_cache, partial
+from string import Formatter
 from typing import Any, LiteralString, TypeAlias, TypeVar
 
 import psycopg
@@ -25,9 +24,9 @@ from psycopg.abc import Params
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 from psycopg.rows import kwargs_row
-from sqlalchemy import Connection as Connection
 
 from freqdp_db import errors
+from freqdp_db.db.names import postgis_schema
 from freqdp_db.db.rights import ROLES, remedy_for
 from freqdp_db.errors import BadInput, Busy, ConnectionFailed
 from freqdp_db.settings import Settings, libpq_is_configured, load_settings
@@ -134,7 +133,156 @@ _CANCEL_SECONDS = 5.0
 _SECONDS_BETWEEN_CANCELS = 0.1
 
 
-class Database:
+T = TypeVar("T")
+Query: TypeAlias = LiteralString | sql.SQL | sql.Composed
+
+
+class Session(ABC):
+    """Where statements run: in an open transaction or, of a database, each in one of its own.
+
+    In the text of a statement `{p}` is our private schema, `{r}` that of the releases. Further parts are
+    given by name; other names in braces, such as `{st_x}`, are PostGIS's.
+    """
+
+    settings: Settings
+
+    @abstractmethod
+    def transaction(self) -> AbstractContextManager[Connection]:
+        """The open transaction, or one of the block's own."""
+
+    def execute(
+        self, query: Query, values: Params | None = None, **parts: Any
+    ) -> psycopg.Cursor[Any]:
+        with self.transaction() as connection:
+            return connection.driver.execute(connection.text(query, **parts), values)
+
+    def one_value(self, query: Query, values: Params | None = None, **parts: Any) -> Any:
+        """The first column of the first row; None if there is no row."""
+        row = self.execute(query, values, **parts).fetchone()
+        return None if row is None else row[0]
+
+    def first_column(self, query: Query, values: Params | None = None, **parts: Any) -> list[Any]:
+        """The first column of all rows."""
+        return [value for value, *_ in self.execute(query, values, **parts)]
+
+    def rows_as(
+        self, kind: Callable[..., T], query: Query, values: Params | None = None
+    ) -> list[T]:
+        """The rows, each as one of these: its columns are called as the fields."""
+        with (
+            self.transaction() as connection,
+            connection.driver.cursor(row_factory=kwargs_row(kind)) as cursor,
+        ):
+            return cursor.execute(connection.text(query), values).fetchall()
+
+    def call(self, function: str, *arguments: Any) -> Any:
+        """What a function of ours gives."""
+        slots = sql.SQL(", ").join([sql.Placeholder()] * len(arguments))
+        query = "SELECT {p}.{function}({slots})"
+        return self.one_value(query, arguments, function=sql.Identifier(function), slots=slots)
+
+
+class Connection(Session):
+    """An open transaction."""
+
+    def __init__(self, core: sa.Connection, settings: Settings) -> None:
+        self.core, self.settings = core, settings
+        """SQLAlchemy's, for statements that are made from declared tables."""
+        raw = core.connection.driver_connection
+        assert isinstance(raw, psycopg.Connection)
+        self.driver: psycopg.Connection[Any] = raw
+        """COPY there is part of the transaction."""
+
+    @property
+    def schema(self) -> str:
+        """The private one."""
+        return self.settings.schema
+
+    @property
+    def release_schema(self) -> str:
+        return self.settings.release_schema
+
+    def transaction(self) -> AbstractContextManager[Connection]:
+        return nullcontext(self)
+
+    def savepoint(self) -> AbstractContextManager[object]:
+        """What the block did is undone if it fails, and the transaction goes on."""
+        return self.driver.transaction()
+
+    def text(self, query: Query, **parts: Any) -> sql.Composed:
+        """A statement, or a part of one, with its names in place."""
+        if not isinstance(query, str):
+            return sql.Composed([query])
+        named = {name for _, name, _, _ in Formatter().parse(query) if name} - parts.keys()
+        schemas = {"p": self.schema, "r": self.release_schema}
+        own = {name: sql.Identifier(schemas[name]) for name in named & schemas.keys()}
+        functions = named - own.keys()
+        postgis = {name: sql.Identifier(self.postgis, name) for name in functions}
+        return sql.SQL(query).format(**own, **postgis, **parts)
+
+    @cached_property
+    def postgis(self) -> str:
+        """The schema of PostGIS, or a refusal."""
+        return postgis_schema(self)
+
+    def private_name(self, name: str) -> sql.Identifier:
+        """A relation or a function of the private schema."""
+        return sql.Identifier(self.schema, name)
+
+    def select_own(
+        self,
+        name: str,
+        columns: Iterable[str],
+        *order: str,
+        part: tuple[int | None, int | None] = (None, None),
+        **equal: Any,
+    ) -> sql.Composed:
+        """Columns of a table of ours, of the rows with these values. part: of these trajectories."""
+        conditions: list[sql.Composable] = [
+            sql.SQL("{} = {}").format(sql.Identifier(column), value)
+            for column, value in equal.items()
+        ]
+        query = sql.SQL("SELECT {} FROM {} WHERE {}").format(
+            column_list(columns),
+            self.private_name(name),
+            sql.SQL(" AND ").join(conditions + in_range("trajectory_id", part)),
+        )
+        return query + sql.SQL(" ORDER BY ") + column_list(order) if order else query
+
+    def as_written(self) -> None:
+        """In this transaction, scans give rows in the order in which they were written."""
+        # one worker, and no joining of scans that run
+        self.execute("SET LOCAL synchronize_seqscans = off")
+        self.execute("SET LOCAL max_parallel_workers_per_gather = 0")
+
+    def limit_waiting(self, longest: str) -> None:
+        """In this transaction, rather fail than wait longer for a lock: whoever waits holds others up."""
+        self.execute("SET LOCAL lock_timeout = {longest}", longest=sql.Literal(longest))
+
+    def never_time_out(self) -> None:
+        """Let this transaction stay open beside the work, however long that takes."""
+        self.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+
+    def comment_on(self, kind: LiteralString, target: sql.Identifier, text: str) -> None:
+        """Say what a TABLE, a VIEW or a COLUMN is."""
+        self.execute(sql.SQL("COMMENT ON {} {} IS {}").format(sql.SQL(kind), target, text))
+
+
+def column_list(names: Iterable[str]) -> sql.Composed:
+    """Columns, as they stand in a list."""
+    return sql.SQL(", ").join(map(sql.Identifier, names))
+
+
+def in_range(column: str, ends: tuple[int | None, int | None]) -> list[sql.Composable]:
+    """Conditions: from the first end on, and before the second. None: no limit there."""
+    return [
+        sql.SQL("{} {} {}").format(sql.Identifier(column), sql.SQL(sign), sql.Literal(end))
+        for sign, end in zip((">=", "<"), ends, strict=True)
+        if end is not None
+    ]
+
+
+class Database(Session):
     """A database that was reached; opens transactions on it."""
 
     def __init__(self, conninfo: str, settings: Settings, command: str) -> None:
@@ -180,23 +328,24 @@ class Database:
     @contextmanager
     def begin(self, *, snapshot: bool | str = False) -> Iterator[Connection]:
         """One transaction. `snapshot` asks for REPEATABLE READ, READ ONLY; a name, for an exported one."""
-        with translated(self), self.engine.connect() as connection:
+        with translated(self), self.engine.connect() as core:
             if snapshot:
-                connection = connection.execution_options(
+                core = core.execution_options(
                     isolation_level="REPEATABLE READ", postgresql_readonly=True
                 )
-            # what {p} and {r} are in the texts of `statements`
-            connection.info["schemas"] = self.settings.schema, self.settings.release_schema
-            raw = driver(connection)
-            self._at_work.add(raw)
+            connection = Connection(core, self.settings)
+            self._at_work.add(connection.driver)
             try:
-                with connection.begin():
-                    _pin(raw)
+                with core.begin():
+                    _pin(connection.driver)
                     if isinstance(snapshot, str):
-                        raw.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(snapshot))
+                        connection.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(snapshot))
                     yield connection
             finally:
-                self._at_work.discard(raw)
+                self._at_work.discard(connection.driver)
+
+    def transaction(self) -> AbstractContextManager[Connection]:
+        return self.begin()
 
     def cancel_running(self) -> None:
         """Cancel the statements that sessions of this process are waiting for."""
@@ -263,13 +412,6 @@ def pinned(connection: psycopg.Connection[Any]) -> Iterator[psycopg.Connection[A
         yield connection
 
 
-def driver(connection: Connection) -> psycopg.Connection[Any]:
-    """The psycopg connection under a SQLAlchemy one: COPY there is part of its transaction."""
-    raw = connection.connection.driver_connection
-    assert isinstance(raw, psycopg.Connection)
-    return raw
-
-
 def connect(settings: Settings, command: str = "library") -> Database:
     """Reach the database: the given DSN, else libpq's own configuration, else the embedded server."""
     if settings.dsn is not None:
@@ -282,8 +424,7 @@ def connect(settings: Settings, command: str = "library") -> Database:
 
         conninfo = EmbeddedServer(settings.data_dir).ensure_running()
     database = Database(conninfo, settings, command)
-    with database.begin() as connection:
-        connection.execute(sa.text("SELECT 1"))
+    database.execute("SELECT 1")
     return database
 
 
@@ -448,53 +589,43 @@ class Login:
         return f"{self.server}, database {self.database}, user {self.user} ({held})"
 
 
-def login_of(connection: Connection, settings: Settings) -> Login:
-    row = connection.execute(
-        sa.text(
-            "SELECT current_database() AS database, current_user AS user, "
-            "(SELECT rolsuper FROM pg_roles WHERE rolname = current_user) AS superuser, "
-            "ARRAY(SELECT rolname::text FROM pg_roles WHERE rolname = ANY(:roles) "
-            "AND pg_has_role(current_user, oid, 'MEMBER') ORDER BY 1) AS roles, "
-            "count(*) = 2 AS there, "
-            "coalesce(bool_or(nspname = :private AND usable), false) AS sees_private, "
-            "coalesce(bool_or(nspname = :released AND usable), false) AS sees_released "
-            "FROM (SELECT nspname, has_schema_privilege(oid, 'USAGE') AS usable FROM pg_namespace "
-            "WHERE nspname IN (:private, :released)) AS ours"
-        ),
-        {
-            "roles": [settings.role(kind) for kind in ROLES],
-            "private": settings.schema,
-            "released": settings.release_schema,
-        },
-    ).one()
-    info = driver(connection).info
-    server = f"server at {info.host or 'the default socket'}, port {info.port}"
-    return Login(server=server, **row._mapping)
+def login_of(session: Session, settings: Settings) -> Login:
+    query = """
+        SELECT current_database() AS database, current_user AS user,
+            (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) AS superuser,
+            ARRAY(SELECT rolname::text FROM pg_roles WHERE rolname = ANY(%(roles)s)
+                AND pg_has_role(current_user, oid, 'MEMBER') ORDER BY 1) AS roles,
+            count(*) = 2 AS there,
+            coalesce(bool_or(nspname = %(private)s AND usable), false) AS sees_private,
+            coalesce(bool_or(nspname = %(released)s AND usable), false) AS sees_released
+        FROM (SELECT nspname, has_schema_privilege(oid, 'USAGE') AS usable FROM pg_namespace
+            WHERE nspname IN (%(private)s, %(released)s)) AS ours
+        """
+    names = {"private": settings.schema, "released": settings.release_schema}
+    values = names | {"roles": [settings.role(kind) for kind in ROLES]}
+    with session.transaction() as connection:
+        info = connection.driver.info
+        server = f"server at {info.host or 'the default socket'}, port {info.port}"
+        (login,) = connection.rows_as(partial(Login, server), query, values)
+    return login
 
 
-def may_use(connection: Connection, schema: str) -> bool:
+def may_use(session: Session, schema: str) -> bool:
     """Whether names in a schema can be used."""
-    return bool(
-        connection.execute(
-            sa.text("SELECT has_schema_privilege(:schema, 'USAGE')"), {"schema": schema}
-        ).scalar()
-    )
+    return bool(session.one_value("SELECT has_schema_privilege(%s, 'USAGE')", [schema]))
 
 
-def logins_of_analysts(connection: Connection, settings: Settings) -> list[str]:
+def logins_of_analysts(session: Session, settings: Settings) -> list[str]:
     """Who can log in to this database as an analyst and as nothing more."""
-    return list(
-        connection.execute(
-            sa.text(
-                "SELECT l.rolname::text FROM pg_roles l JOIN pg_roles g ON g.rolname = :analyst "
-                "WHERE l.rolcanlogin AND NOT l.rolsuper AND pg_has_role(l.oid, g.oid, 'MEMBER') "
-                "AND has_database_privilege(l.oid, current_database(), 'CONNECT') "
-                "AND NOT EXISTS (SELECT FROM pg_roles w WHERE w.rolname = :runner "
-                "AND pg_has_role(l.oid, w.oid, 'MEMBER')) ORDER BY 1"
-            ),
-            {"analyst": settings.role("analyst"), "runner": settings.role("runner")},
-        ).scalars()
-    )
+    query = """
+        SELECT l.rolname::text FROM pg_roles l JOIN pg_roles g ON g.rolname = %s
+        WHERE l.rolcanlogin AND NOT l.rolsuper AND pg_has_role(l.oid, g.oid, 'MEMBER')
+            AND has_database_privilege(l.oid, current_database(), 'CONNECT')
+            AND NOT EXISTS (SELECT FROM pg_roles w WHERE w.rolname = %s
+                AND pg_has_role(l.oid, w.oid, 'MEMBER'))
+        ORDER BY 1
+        """
+    return session.first_column(query, [settings.role("analyst"), settings.role("runner")])
 
 
 # Waiting for the database to say that there is work, where it can be heard.
@@ -529,113 +660,7 @@ class Listener:
         self._connection.close()
 
 
-# Statements: the names in them, and what they give.
-
-T = TypeVar("T")
-Query: TypeAlias = LiteralString | sql.SQL | sql.Composed
 _MOST_DIGITS = 1000
-
-
-def private_schema(connection: Connection) -> str:
-    schema: str = connection.info["schemas"][0]
-    return schema
-
-
-def release_schema(connection: Connection) -> str:
-    schema: str = connection.info["schemas"][1]
-    return schema
-
-
-def private_name(connection: Connection, name: str) -> sql.Identifier:
-    """A relation or a function of the private schema."""
-    return sql.Identifier(private_schema(connection), name)
-
-
-def column_list(names: Iterable[str]) -> sql.Composed:
-    """Columns, as they stand in a list."""
-    return sql.SQL(", ").join(map(sql.Identifier, names))
-
-
-def in_range(column: str, ends: tuple[int | None, int | None]) -> list[sql.Composable]:
-    """Conditions: from the first end on, and before the second. None: no limit there."""
-    return [
-        sql.SQL("{} {} {}").format(sql.Identifier(column), sql.SQL(sign), sql.Literal(end))
-        for sign, end in zip((">=", "<"), ends, strict=True)
-        if end is not None
-    ]
-
-
-def select_own(
-    connection: Connection,
-    name: str,
-    columns: Iterable[str],
-    *order: str,
-    part: tuple[int | None, int | None] = (None, None),
-    **equal: Any,
-) -> sql.Composed:
-    """Columns of a table of ours, of the rows with these values. part: of these trajectories."""
-    conditions: list[sql.Composable] = [
-        sql.SQL("{} = {}").format(sql.Identifier(column), value) for column, value in equal.items()
-    ]
-    query = sql.SQL("SELECT {} FROM {} WHERE {}").format(
-        column_list(columns),
-        private_name(connection, name),
-        sql.SQL(" AND ").join(conditions + in_range("trajectory_id", part)),
-    )
-    return query + sql.SQL(" ORDER BY ") + column_list(order) if order else query
-
-
-def as_written(connection: Connection) -> None:
-    """In this transaction, scans give rows in the order in which they were written."""
-    # one worker, and no joining of scans that run
-    driver(connection).execute("SET LOCAL synchronize_seqscans = off")
-    driver(connection).execute("SET LOCAL max_parallel_workers_per_gather = 0")
-
-
-def comment_on(
-    connection: Connection, kind: LiteralString, target: sql.Identifier, text: str
-) -> None:
-    """Say what a TABLE, a VIEW or a COLUMN is."""
-    driver(connection).execute(
-        sql.SQL("COMMENT ON {} {} IS {}").format(sql.SQL(kind), target, text)
-    )
-
-
-def execute(
-    connection: Connection, query: Query, values: Params | None = None, **parts: sql.Composable
-) -> psycopg.Cursor[Any]:
-    """Run a statement; further parts of its text by name."""
-    return driver(connection).execute(_named(connection, query, **parts), values)
-
-
-def one_value(connection: Connection, query: Query, values: Params | None = None) -> Any:
-    """Of a query that always gives a row: its first column."""
-    row = execute(connection, query, values).fetchone()
-    assert row is not None
-    return row[0]
-
-
-def rows_as(
-    kind: Callable[..., T], connection: Connection, query: Query, values: Params | None = None
-) -> list[T]:
-    """The rows of a query, each as one of these: its columns are called as the fields."""
-    with driver(connection).cursor(row_factory=kwargs_row(kind)) as cursor:
-        return cursor.execute(_named(connection, query), values).fetchall()
-
-
-def _named(connection: Connection, query: Query, **parts: sql.Composable) -> sql.SQL | sql.Composed:
-    """A text with the names of this installation in place."""
-    if isinstance(query, sql.SQL | sql.Composed):
-        return query
-    private, release = connection.info["schemas"]
-    return sql.SQL(query).format(p=sql.Identifier(private), r=sql.Identifier(release), **parts)
-
-
-def call(connection: Connection, function: str, *arguments: Any) -> Any:
-    """What a function of ours gives."""
-    slots = sql.SQL(", ").join([sql.Placeholder()] * len(arguments))
-    query = sql.SQL("SELECT {}({})").format(private_name(connection, function), slots)
-    return one_value(connection, query, arguments)
 
 
 # JSON whose numbers are exact: json makes floats of them, and a float is not what was asked for.
@@ -697,15 +722,14 @@ def hold(
     `wait`: ask again until it is free. No connection is kept meanwhile: many who wait behind a pooler
     must not take all of its connections from the one who works.
     """
-    with database.begin() as connection:
-        execute(connection, _MAKE, [kind, number])
+    database.execute(_MAKE, [kind, number])
     while True:
         with database.begin() as connection:
-            connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
-            if execute(connection, _TRY, [kind, number]).fetchone() is not None:
+            connection.never_time_out()
+            if connection.execute(_TRY, [kind, number]).fetchone() is not None:
                 yield
                 return
-            holder = execute(connection, _HOLDER, [kind, number]).fetchone()
+            holder = connection.execute(_HOLDER, [kind, number]).fetchone()
         if not wait:
             by = _describe_holder(*holder) if holder else "another session"
             raise Busy(f"{what} is being worked on by {by}", remedy="wait until it has finished")
@@ -714,14 +738,14 @@ def hold(
 
 def is_free(connection: Connection, kind: str, number: int) -> bool:
     """Take the lock until the end of this transaction, if nobody holds it."""
-    execute(connection, _MAKE, [kind, number])
-    return execute(connection, _TRY, [kind, number]).fetchone() is not None
+    connection.execute(_MAKE, [kind, number])
+    return connection.execute(_TRY, [kind, number]).fetchone() is not None
 
 
 def wait_for(connection: Connection, kind: str, number: int = 0) -> None:
     """Take the lock until the end of this transaction, after whoever has it."""
-    execute(connection, _MAKE, [kind, number])
-    execute(connection, _TAKE, [kind, number])
+    connection.execute(_MAKE, [kind, number])
+    connection.execute(_TAKE, [kind, number])
 
 
 def _describe_holder(*holder: object) -> str:
@@ -730,11 +754,6 @@ def _describe_holder(*holder: object) -> str:
     if isinstance(since, datetime):
         known.append(f"since {since:%Y-%m-%d %H:%M:%S %Z}")
     return f"process {pid} ({', '.join(str(k) for k in known if k)})"
-
-
-def limit_waiting(connection: Connection, longest: str) -> None:
-    """In this transaction, rather fail than wait longer for a lock: whoever waits holds others up."""
-    execute(connection, "SET LOCAL lock_timeout = {longest}", longest=sql.Literal(longest))
 
 
 # Tables of ours that are called by a number: which there are.
@@ -746,6 +765,5 @@ def numbers_left(database: Database, pattern: re.Pattern[str]) -> list[int]:
         "SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
         "WHERE n.nspname = %s AND c.relkind = 'r' AND NOT c.relispartition"
     )
-    with database.begin() as connection:
-        names = execute(connection, query, [database.settings.schema])
-        return sorted({int(m["number"]) for (name,) in names if (m := pattern.fullmatch(name))})
+    names = database.first_column(query, [database.settings.schema])
+    return sorted({int(m["number"]) for name in names if (m := pattern.fullmatch(name))})

@@ -25,7 +25,7 @@ from psycopg.pq import ExecStatus, Format, TransactionStatus
 from psycopg.pq.abc import PGconn, PGresult
 from psycopg.waiting import Ready, Wait
 
-from freqdp_db.db.connection import Connection, Database, column_list, driver, private_name
+from freqdp_db.db.connection import Connection, Database, column_list
 from freqdp_db.errors import BadData
 from freqdp_db.model.arrays import Ints, Metres, offsets_from
 from freqdp_db.model.trajectories import MM_PER_M, EditRuns, Operation
@@ -566,6 +566,6 @@ def writing_once(
     """A transaction to write a part in; None: that was done before. notes: the table of them."""
     insert = sql.SQL("INSERT INTO {} VALUES (%s, %s) ON CONFLICT DO NOTHING RETURNING part")
     with database.begin() as connection:
-        noted = insert.format(private_name(connection, notes))
-        mine = driver(connection).execute(noted, [part, run]).fetchone()
+        noted = insert.format(connection.private_name(notes))
+        mine = connection.driver.execute(noted, [part, run]).fetchone()
         yield None if mine is None else connection

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, LiteralString, TypeAlias
+from typing import Any, LiteralString
 
-import sqlalchemy as sa
 from psycopg import errors as driver_errors
 from psycopg import sql
 
@@ -18,73 +17,49 @@ from freqdp_db.db.connection import (
     Connection,
     Database,
     column_list,
-    comment_on,
-    driver,
-    limit_waiting,
     translated,
 )
-from freqdp_db.db.datasets import table
-from freqdp_db.db.names import find_postgis, with_postgis
+from freqdp_db.db.names import find_postgis
 from freqdp_db.db.published import (
     LOCK_TIMEOUT,
+    CatalogRow,
     current_names,
-    dependants,
+    dependent_views,
+    dependents_of_release,
     described,
-    hanging_on,
     is_shown,
-    require_none,
+    refuse_dependents,
     showing,
     srid_of,
 )
 from freqdp_db.db.source import (
-    IS_RELATION,
-    OF_CLASS,
-    ask_of,
+    catalog_value,
     columns_of,
     is_table,
     key_of,
     relation_exists,
 )
+from freqdp_db.db.tables import insert_rows, update_rows
 from freqdp_db.errors import BadInput, Busy, PermissionMissing, SchemaInUse
 
-_GONE = "Withdrawn with release ", ": to be dropped as soon as nothing is in the way."
+_WITHDRAWN = "Withdrawn with release ", ": to be dropped as soon as nothing is in the way."
 """The comment of a relation whose release is not in the catalogue any more: around its name."""
-_INDEXES = (
-    "SELECT pg_get_indexdef(i.indexrelid) "
-    + OF_CLASS
-    + "JOIN pg_index i ON i.indrelid = c.oid AND NOT i.indisprimary "
-    + IS_RELATION
-    + "ORDER BY 1"
+_INDEXES: LiteralString = (
+    "ARRAY(SELECT pg_get_indexdef(i.indexrelid) FROM pg_index i "
+    "WHERE i.indrelid = c.oid AND NOT i.indisprimary ORDER BY 1)"
 )
-_BOUND = "SELECT pg_get_expr(c.relpartbound, c.oid) " + OF_CLASS + IS_RELATION
-_PARENT = (
-    "SELECT p.relname::text "
-    + OF_CLASS
-    + "JOIN pg_inherits i ON i.inhrelid = c.oid JOIN pg_class p ON p.oid = i.inhparent "
-    + IS_RELATION
+_PARENT: LiteralString = (
+    "(SELECT p.relname::text FROM pg_inherits i JOIN pg_class p ON p.oid = i.inhparent "
+    "WHERE i.inhrelid = c.oid)"
 )
-_DEFINITION = "SELECT pg_get_viewdef(c.oid) " + OF_CLASS + IS_RELATION
-_COMMENT = "SELECT obj_description(c.oid, 'pg_class') " + OF_CLASS + IS_RELATION
-_READERS = (
-    "SELECT DISTINCT r.rolname::text " + OF_CLASS + "CROSS JOIN LATERAL ("
-    "SELECT (aclexplode(c.relacl)).grantee UNION SELECT (aclexplode(t.attacl)).grantee "
-    "FROM pg_attribute t WHERE t.attrelid = c.oid AND NOT t.attisdropped"
-    ") AS a LEFT JOIN pg_roles r ON r.oid = a.grantee "
-    + IS_RELATION
-    + "AND a.grantee <> c.relowner"
-)
-"""Whom a relation is granted to; no name: to everybody."""
-
-
-Entry: TypeAlias = sa.Row[Any]
-"""A row of the catalogue."""
-
-
-def entries(connection: Connection) -> Sequence[Entry]:
-    """The catalogue, oldest first."""
-    catalog = table(connection, "catalog", released=True)
-    oldest = sa.select(catalog).order_by(catalog.c.published_at, catalog.c.name)
-    return connection.execute(oldest).all()
+_READERS: LiteralString = """
+    ARRAY(SELECT DISTINCT r.rolname::text FROM (
+        SELECT (aclexplode(c.relacl)).grantee UNION
+        SELECT (aclexplode(t.attacl)).grantee FROM pg_attribute t
+        WHERE t.attrelid = c.oid AND NOT t.attisdropped
+    ) AS a LEFT JOIN pg_roles r ON r.oid = a.grantee WHERE a.grantee <> c.relowner)
+    """
+"""Whom a relation is granted to; NULL: to everybody."""
 
 
 class _Target:
@@ -97,28 +72,28 @@ class _Target:
             database.settings.role("analyst"),
         )
 
-    def ask(self, query: str, relation: str) -> Any:
-        return ask_of(self.connection, query, (self.schema, relation))
+    def catalog_value(self, expression: LiteralString, relation: str) -> Any:
+        return catalog_value(self.connection, expression, (self.schema, relation))
 
     def run(self, statement: LiteralString, *values: str | sql.Composable) -> None:
         """A statement; a text is the name of a relation."""
         named = (sql.Identifier(self.schema, v) if isinstance(v, str) else v for v in values)
-        driver(self.connection).execute(sql.SQL(statement).format(*named))
+        self.connection.execute(sql.SQL(statement).format(*named))
 
     def has(self, relation: str) -> bool:
         return relation_exists(self.connection, self.schema, relation)
 
     def has_schema(self, name: str) -> bool:
-        found = sa.text("SELECT 1 FROM pg_namespace WHERE nspname = :name")
-        return self.connection.execute(found, {"name": name}).scalar() is not None
+        query = "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = %s)"
+        return bool(self.connection.one_value(query, [name]))
 
     def has_analysts(self) -> bool:
-        found = sa.text("SELECT 1 FROM pg_roles WHERE rolname = :name")
-        return self.connection.execute(found, {"name": self.analyst}).scalar() is not None
+        query = "SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = %s)"
+        return bool(self.connection.one_value(query, [self.analyst]))
 
     def lock_catalog(self) -> None:
         """Until the end of the transaction; analysts may not lock it so, and go on reading."""
-        limit_waiting(self.connection, LOCK_TIMEOUT)
+        self.connection.limit_waiting(LOCK_TIMEOUT)
         try:
             self.run("LOCK TABLE {} IN SHARE UPDATE EXCLUSIVE MODE", "catalog")
         except driver_errors.LockNotAvailable:
@@ -131,13 +106,13 @@ class _Target:
 
     def revoke(self, relation: str) -> None:
         """From everybody but its owner."""
-        for role in self.ask(_READERS, relation).scalars().all():
+        for role in self.catalog_value(_READERS, relation) or ():
             named = sql.SQL("PUBLIC") if role is None else sql.Identifier(role)
             self.run("REVOKE ALL ON {} FROM {} CASCADE", relation, named)
 
     def comment(self, relation: str, text: str) -> None:
         kind: LiteralString = "TABLE" if self.is_table(relation) else "VIEW"
-        comment_on(self.connection, kind, sql.Identifier(self.schema, relation), text)
+        self.connection.comment_on(kind, sql.Identifier(self.schema, relation), text)
 
     def is_table(self, relation: str) -> bool:
         return is_table(self.connection, (self.schema, relation))
@@ -147,12 +122,13 @@ class _Target:
         for column in columns_of(source, (self.schema, origin)).values():
             if column.comment is not None:
                 named = sql.Identifier(self.schema, relation, column.name)
-                comment_on(self.connection, "COLUMN", named, column.comment)
+                self.connection.comment_on("COLUMN", named, column.comment)
 
     def comment_as(self, source: Connection, relation: str) -> None:
         """What a relation and its columns say of themselves where they come from."""
         self.comment_columns(source, relation, relation)
-        text = ask_of(source, _COMMENT, (self.schema, relation)).scalar()
+        described: LiteralString = "obj_description(c.oid, 'pg_class')"
+        text = catalog_value(source, described, (self.schema, relation))
         if text is not None:
             self.comment(relation, text)
 
@@ -173,7 +149,7 @@ class _Target:
         if with_rows:
             self._copy_rows(source, sql.Identifier(*named), column_list(columns), key)
         self.run("ALTER TABLE {} ADD PRIMARY KEY ({})", relation, key)
-        for definition in ask_of(source, _INDEXES, named).scalars():
+        for definition in catalog_value(source, _INDEXES, named):
             self.run("{}", _written(definition))
         self.run("ANALYZE {}", relation)
         self.comment_as(source, relation)
@@ -184,9 +160,9 @@ class _Target:
         read = sql.SQL("COPY (SELECT {} FROM {} ORDER BY {}) TO STDOUT (FORMAT binary)")
         write = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT binary)")
         with (
-            driver(source).cursor() as reader,
+            source.driver.cursor() as reader,
             reader.copy(read.format(columns, named, key)) as rows,
-            driver(self.connection).cursor() as writer,
+            self.connection.driver.cursor() as writer,
             writer.copy(write.format(named, columns)) as copy,
         ):
             for block in rows:
@@ -194,13 +170,14 @@ class _Target:
 
     # Series.
 
-    def join_series(self, source: Connection, entry: Entry) -> None:
+    def join_series(self, source: Connection, entry: CatalogRow, series: str) -> None:
         """Attach the tables of a window to those of its series, which are made with the first one."""
         for relation in entry.relations:
-            bound = ask_of(source, _BOUND, (self.schema, relation)).scalar()
+            own = self.schema, relation
+            bound = catalog_value(source, "pg_get_expr(c.relpartbound, c.oid)", own)
             if bound is None:
                 continue
-            parent = entry.series + relation.removeprefix(entry.name)
+            parent = series + relation.removeprefix(entry.name)
             if not self.has(parent):
                 self.run(
                     "CREATE TABLE {} (LIKE {} INCLUDING INDEXES) PARTITION BY LIST (window_start)",
@@ -210,15 +187,14 @@ class _Target:
                 self.comment_as(source, parent)
                 self.grant(parent)
             self.run("ALTER TABLE {} ATTACH PARTITION {} {}", parent, relation, _written(bound))
-        series = table(self.connection, "series", released=True)
-        known = sa.select(series).where(series.c.name == entry.series)
-        if self.connection.execute(known).first() is None:
-            row = source.execute(known).one()
-            self.connection.execute(sa.insert(series).values(row._asdict()))
+        query = "SELECT * FROM {r}.series WHERE name = %s"
+        if self.connection.execute(query, [series]).fetchone() is None:
+            rows = source.rows_as(dict[str, Any], query, [series])
+            insert_rows(self.connection, "series", *rows)
 
     def leave_series(self, relation: str, *, detach: bool = True) -> None:
         """Detach a table from its series; or take the series from its readers until that can be done."""
-        parent = self.ask(_PARENT, relation).scalar()
+        parent = self.catalog_value(_PARENT, relation)
         if parent is None:
             return
         if not detach:
@@ -231,16 +207,11 @@ class _Target:
 
     def show_newest(self, dataset: str, series: str | None) -> None:
         """The views over the newest release of a dataset or a series that the catalogue there has."""
-        catalog = table(self.connection, "catalog", released=True)
-        found = self.connection.execute(
-            sa.select(catalog.c.name, catalog.c.version, catalog.c.relations)
-            .where(
-                catalog.c.dataset == dataset,
-                catalog.c.series.is_not_distinct_from(series),
-                catalog.c.time_window.is_(None),
-            )
-            .order_by(catalog.c.version.desc())
-        ).first()
+        query = (
+            "SELECT * FROM {r}.catalog WHERE dataset = %s AND series IS NOT DISTINCT FROM %s "
+            "AND time_window IS NULL ORDER BY version DESC LIMIT 1"
+        )
+        found = next(iter(self.connection.rows_as(CatalogRow, query, [dataset, series])), None)
         newest = None if found is None else (found.name, found.version)
         if is_shown(self.connection, dataset, series, newest):
             return
@@ -250,7 +221,7 @@ class _Target:
                 continue
             shown = found.name + part
             try:
-                with self.connection.begin_nested():
+                with self.connection.savepoint():
                     self.run("CREATE OR REPLACE VIEW {} AS SELECT * FROM {}", view, shown)
             except driver_errors.InvalidTableDefinition:
                 # another SRID, or areas no longer: a view's columns can neither change type nor go
@@ -261,8 +232,8 @@ class _Target:
             self.grant(view)
 
     def _drop_view(self, view: str) -> None:
-        found = dependants(self.connection, self.schema, view)
-        require_none([(kind, f"{schema}.{name}") for kind, schema, name in found])
+        found = dependent_views(self.connection, self.schema, view)
+        refuse_dependents([(kind, f"{schema}.{name}") for kind, schema, name in found])
         self.run("DROP VIEW IF EXISTS {}", view)
 
 
@@ -307,10 +278,8 @@ def prepare(source: Connection, target: Database) -> None:
             for own in ("catalog", "series"):
                 there.create_table(source, own, with_rows=False)
         analysts = sql.Identifier(there.analyst)
-        may_make = sa.text(
-            "SELECT rolsuper OR rolcreaterole FROM pg_roles WHERE rolname = current_user"
-        )
-        if not there.has_analysts() and there.connection.execute(may_make).scalar():
+        may_make = "SELECT rolsuper OR rolcreaterole FROM pg_roles WHERE rolname = current_user"
+        if not there.has_analysts() and there.connection.one_value(may_make):
             there.run("CREATE ROLE {} NOLOGIN", analysts)
         if there.has_analysts():
             there.run("GRANT USAGE ON SCHEMA {} TO {}", sql.Identifier(schema), analysts)
@@ -351,12 +320,12 @@ def _require_fit(source: Connection, there: _Target) -> None:
 def alone(target: Database) -> Iterator[None]:
     """Keep other sessions from publishing into the same database while the block runs."""
     with _opened(target) as there:
-        there.connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
+        there.connection.never_time_out()
         there.lock_catalog()
         yield
 
 
-def copy_release(source: Connection, target: Database, entry: Entry) -> None:
+def copy_release(source: Connection, target: Database, entry: CatalogRow) -> None:
     """Copy a release that is not there yet: in one transaction, its rows in the order of their keys."""
     with _opened(target) as there:
         schema = there.schema
@@ -373,62 +342,53 @@ def copy_release(source: Connection, target: Database, entry: Entry) -> None:
             if is_table(source, (schema, relation)):
                 there.create_table(source, relation, with_rows=True)
             else:
-                query = ask_of(source, _DEFINITION, (schema, relation)).scalar_one()
+                query = catalog_value(source, "pg_get_viewdef(c.oid)", (schema, relation))
                 there.run("CREATE VIEW {} AS {}", relation, _written(query))
                 there.comment_as(source, relation)
             there.grant(relation)
         if entry.series is not None and entry.time_window is not None:
-            there.join_series(source, entry)
-        catalog = table(there.connection, "catalog", released=True)
-        there.connection.execute(sa.insert(catalog).values(entry._asdict()))
+            there.join_series(source, entry, entry.series)
+        insert_rows(there.connection, "catalog", vars(entry))
 
 
 def _require_srid(connection: Connection, srid: int) -> None:
-    query = with_postgis(
-        str(find_postgis(connection)),
-        "SELECT 1 FROM {spatial_ref_sys} WHERE srid = {srid}",
-        srid=srid,
-    )
-    if srid and driver(connection).execute(query).fetchone() is None:
+    query = "SELECT FROM {spatial_ref_sys} WHERE srid = {srid}"
+    if srid and connection.execute(query, srid=srid).fetchone() is None:
         raise BadInput(
             f"the database of [[to]] does not know SRID {srid}",
             remedy="insert its row of spatial_ref_sys there",
         )
 
 
-def update_entry(target: Database, entry: Entry) -> None:
+def update_entry(target: Database, entry: CatalogRow) -> None:
     """What the catalogue says of a release that is there."""
-    with target.begin() as connection:
-        catalog = table(connection, "catalog", released=True)
-        changed = sa.update(catalog).where(catalog.c.name == entry.name).values(entry._asdict())
-        connection.execute(changed)
+    update_rows(target, "catalog", {"name": entry.name}, **vars(entry))
 
 
-def take_back(target: Database, entry: Entry) -> None:
+def take_back(target: Database, entry: CatalogRow) -> None:
     """Let nobody read a copy any more, and take it from the catalogue there."""
     whose = entry.dataset, entry.series
     with _opened(target) as there:
-        catalog = table(there.connection, "catalog", released=True)
-        limit_waiting(there.connection, LOCK_TIMEOUT)
-        there.connection.execute(sa.delete(catalog).where(catalog.c.name == entry.name))
+        there.connection.limit_waiting(LOCK_TIMEOUT)
+        there.connection.execute("DELETE FROM {r}.catalog WHERE name = %s", [entry.name])
         for relation in entry.relations:
             there.revoke(relation)
             try:
-                with translated(target), there.connection.begin_nested():
+                with translated(target), there.connection.savepoint():
                     there.leave_series(relation)
             except Busy:
                 there.leave_series(relation, detach=False)
         # these show it with the rights of their owner
         if shown := showing(there.connection, there.schema, entry.relations, *whose):
             try:
-                with translated(target), there.connection.begin_nested():
+                with translated(target), there.connection.savepoint():
                     there.show_newest(*whose)
             except (Busy, SchemaInUse):
                 for view in shown:
                     there.revoke(view)
         for relation in entry.relations:
             if there.has(relation):
-                there.comment(relation, entry.name.join(_GONE))
+                there.comment(relation, entry.name.join(_WITHDRAWN))
 
 
 def finish(target: Database, whose: Iterable[tuple[str, str | None]]) -> list[str]:
@@ -441,25 +401,23 @@ def finish(target: Database, whose: Iterable[tuple[str, str | None]]) -> list[st
     for dataset, series in whose:
         try:
             with _opened(target) as there:
-                limit_waiting(there.connection, LOCK_TIMEOUT)
+                there.connection.limit_waiting(LOCK_TIMEOUT)
                 there.show_newest(dataset, series)
         except (Busy, SchemaInUse) as error:
             waiting.append(f"{series or dataset}_current: {error.message}")
-    with target.begin() as connection:
-        rows = connection.execute(
-            sa.text(
-                "SELECT c.relname::text, obj_description(c.oid, 'pg_class') AS comment "
-                + OF_CLASS
-                + "WHERE n.nspname = :schema AND starts_with(obj_description(c.oid, 'pg_class'), :gone) "
-                "ORDER BY 2, c.relkind = 'v' DESC, 1"
-            ),
-            {"schema": target.settings.release_schema, "gone": _GONE[0]},
-        ).all()
-    for comment in dict.fromkeys(row.comment for row in rows):
+    query = (
+        "SELECT obj_description(c.oid, 'pg_class'), array_agg(c.relname::text "
+        "ORDER BY c.relkind = 'v' DESC, c.relname) "
+        "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+        "WHERE n.nspname = %s AND starts_with(obj_description(c.oid, 'pg_class'), %s) "
+        "GROUP BY 1 ORDER BY 1"
+    )
+    withdrawn = target.execute(query, [target.settings.release_schema, _WITHDRAWN[0]])
+    for comment, relations in withdrawn.fetchall():
         try:
-            _drop(target, [row.relname for row in rows if row.comment == comment])
+            _drop(target, relations)
         except (Busy, SchemaInUse) as error:
-            name = comment.removeprefix(_GONE[0]).removesuffix(_GONE[1])
+            name = comment.removeprefix(_WITHDRAWN[0]).removesuffix(_WITHDRAWN[1])
             waiting.append(f"{name}: {error.message}")
     return waiting
 
@@ -467,13 +425,13 @@ def finish(target: Database, whose: Iterable[tuple[str, str | None]]) -> list[st
 def _drop(target: Database, relations: Sequence[str]) -> None:
     """Drop what a release consisted of, views first; or empty it, and say what hangs on it."""
     with _opened(target) as there:
-        limit_waiting(there.connection, LOCK_TIMEOUT)
-        hanging = hanging_on(there.connection, there.schema, relations)
+        there.connection.limit_waiting(LOCK_TIMEOUT)
+        dependents = dependents_of_release(there.connection, there.schema, relations)
         for relation in relations:
             there.leave_series(relation)
             kind = "TABLE" if there.is_table(relation) else "VIEW"
             if kind == "TABLE":
                 there.run("TRUNCATE {}", relation)
-            if not hanging:
+            if not dependents:
                 there.run("DROP {} {}", sql.SQL(kind), relation)
-    require_none(hanging)
+    refuse_dependents(dependents)

@@ -10,18 +10,11 @@ from typing import Any, LiteralString
 import psycopg
 import sqlalchemy as sa
 
-from freqdp_db.db.connection import (
-    Connection,
-    Database,
-    execute,
-    private_schema,
-    release_schema,
-    rows_as,
-)
+from freqdp_db.db.connection import Database
 from freqdp_db.db.ledger import Claimed, claim_account, declare_unit
 from freqdp_db.db.names import did_you_mean, format_name, format_relation
 from freqdp_db.db.source import Mapping, choosing, untraced
-from freqdp_db.db.tables import Names, metadata_for
+from freqdp_db.db.tables import table, update_rows
 from freqdp_db.errors import AlreadyExists, NotFound, Remark
 from freqdp_db.privacy.guarantee import ProtectedUnit
 
@@ -79,13 +72,6 @@ class DatasetRow:
         return self.current_build
 
 
-def table(connection: Connection, name: str, *, released: bool = False) -> sa.Table:
-    """A table of ours by name."""
-    names = Names(private_schema(connection), release_schema(connection))
-    schema = names.release_schema if released else names.schema
-    return metadata_for(names).tables[f"{schema}.{name}"]
-
-
 _MAPPING = {
     f.name: f"{f.name}_column" if f.name in ("object", "time", "geom", "lon", "lat") else f.name
     for f in fields(Mapping)
@@ -107,8 +93,7 @@ def _row(**columns: Any) -> DatasetRow:
 
 
 def _select(database: Database, condition: LiteralString, *values: Any) -> list[DatasetRow]:
-    with database.begin() as connection:
-        return rows_as(_row, connection, _SELECT + condition, values)
+    return database.rows_as(_row, _SELECT + condition, values)
 
 
 def find_dataset(database: Database, name: str) -> DatasetRow:
@@ -160,7 +145,7 @@ def insert_dataset(
         if unit is not None:
             declare_unit(connection, claimed.account, unit, mapping.timezone)
         try:
-            dataset_id = connection.execute(
+            dataset_id = connection.core.execute(
                 sa.insert(datasets)
                 .values(
                     name=name,
@@ -191,9 +176,8 @@ def untraced_sources(database: Database, dataset: DatasetRow) -> list[str]:
         "AND (geom_column, lon_column, lat_column) IS NOT DISTINCT FROM (%s::text, %s::text, %s::text)"
     )
     columns = [mapping.object, mapping.time, mapping.geom, mapping.lon, mapping.lat]
-    with database.begin() as connection:
-        nowhere = untraced(connection, *source)
-        alike = execute(connection, query, [dataset.account_id, *source, *columns]).fetchall()
+    nowhere = untraced(database, *source)
+    alike = database.execute(query, [dataset.account_id, *source, *columns])
     return [
         *(
             f"what {what} reads cannot be traced: if it is a source with a budget, the two do not "
@@ -210,13 +194,9 @@ def untraced_sources(database: Database, dataset: DatasetRow) -> list[str]:
 
 def choosing_warnings(database: Database, dataset: DatasetRow) -> list[Remark]:
     """Where a source may choose rows by what other objects' rows are, in words."""
-    with database.begin() as connection:
-        found = choosing(
-            connection,
-            dataset.source_schema,
-            dataset.source_relation,
-            dataset.mapping.filter,
-        )
+    found = choosing(
+        database, dataset.source_schema, dataset.source_relation, dataset.mapping.filter
+    )
     return [
         Remark(
             f"{what}: if whether a row of one object is there depends on other objects' rows, no "
@@ -228,11 +208,7 @@ def choosing_warnings(database: Database, dataset: DatasetRow) -> list[Remark]:
 
 def change_dataset(database: Database, dataset_id: int, **values: Any) -> None:
     """Set columns of a dataset's record, by name."""
-    with database.begin() as connection:
-        datasets = table(connection, "dataset")
-        connection.execute(
-            sa.update(datasets).where(datasets.c.dataset_id == dataset_id).values(**values)
-        )
+    update_rows(database, "dataset", {"dataset_id": dataset_id}, **values)
 
 
 def mark_dropped(database: Database, dataset_id: int) -> None:

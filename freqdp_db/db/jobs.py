@@ -14,13 +14,10 @@ from psycopg.types.json import Jsonb
 from freqdp_db.db.connection import (
     Connection,
     Database,
+    Session,
     as_json,
-    call,
-    execute,
     from_json,
-    one_value,
     pinned,
-    rows_as,
     translated,
 )
 from freqdp_db.errors import Busy
@@ -126,23 +123,21 @@ def request_release(
     """Ask, or be refused, as anybody does in SQL."""
     options = {k: v for k, v in document.items() if k != "method"}
     asked = (dataset, document["method"], None, Jsonb(options, as_json))
-    job_id = int(call(connection, "request_release", *asked))
+    job_id = int(connection.call("request_release", *asked))
     if schedule_id is not None:
         query = "UPDATE {p}.job_queue SET schedule_id = %s WHERE job_id = %s"
-        execute(connection, query, [schedule_id, job_id])
+        connection.execute(query, [schedule_id, job_id])
     return job_id
 
 
 def cancel_job(database: Database, job_id: int) -> str:
     """Cancel, or be refused; returns `cancelled` or `cancelling`."""
-    with database.begin() as connection:
-        return str(one_value(connection, "SELECT {p}.cancel_job(%s::bigint)", [job_id]))
+    return str(database.one_value("SELECT {p}.cancel_job(%s::bigint)", [job_id]))
 
 
 def claim(database: Database, worker_id: int, lease_s: float) -> JobRow | None:
     """Take the next job that is due, or whose worker has not been heard of for its lease."""
-    with database.begin() as connection:
-        found = rows_as(JobRow, connection, _CLAIM, {"worker": worker_id, "lease": lease_s})
+    found = database.rows_as(JobRow, _CLAIM, {"worker": worker_id, "lease": lease_s})
     return found[0] if found else None
 
 
@@ -155,8 +150,7 @@ def seconds_to_next(database: Database) -> float | None:
         "WHERE state = 'running' AND lease_until > now() "
         "UNION ALL SELECT min(next_at) FROM {p}.schedule WHERE ended_at IS NULL) times"
     )
-    with database.begin() as connection:
-        seconds = one_value(connection, query)
+    seconds = database.one_value(query)
     return None if seconds is None else max(0.0, float(seconds))
 
 
@@ -171,14 +165,12 @@ def record_release(connection: Connection, job: JobRow, release_id: int) -> None
 def release_of(database: Database, job_id: int) -> int | None:
     """The release that a job has recorded so far."""
     query = "SELECT release_id FROM {p}.job_queue WHERE job_id = %s"
-    with database.begin() as connection:
-        found: int | None = one_value(connection, query, [job_id])
+    found: int | None = database.one_value(query, [job_id])
     return found
 
 
 def record_build(database: Database, job: JobRow, build_id: int) -> None:
-    with database.begin() as connection:
-        _change(connection, "build_id = %(build)s", job.holding(build=build_id))
+    _change(database, "build_id = %(build)s", job.holding(build=build_id))
 
 
 def finish(
@@ -216,21 +208,21 @@ def _short(text: str | None) -> str | None:
     return None if text is None else text[:_MOST_TOLD]
 
 
-def _change(connection: Connection, change: LiteralString, values: dict[str, Any]) -> int:
+def _change(session: Session, change: LiteralString, values: dict[str, Any]) -> int:
     """Change a job, if its worker still holds it; how many jobs that are: one or none."""
     statement = (
         "UPDATE {p}.job_queue SET {change} "
         "WHERE job_id = %(job)s AND worker_id = %(worker)s AND state = 'running'"
     )
-    return execute(connection, statement, values, change=sql.SQL(change)).rowcount
+    return session.execute(statement, values, change=sql.SQL(change)).rowcount
 
 
 def _leave(database: Database, change: LiteralString, values: dict[str, Any]) -> bool:
     with database.begin() as connection:
         if _change(connection, "lease_until = NULL, " + change, values) != 1:
             return False
-        execute(connection, "DELETE FROM {p}.job_progress WHERE job_id = %(job)s", values)
-        call(connection, "wake_workers")
+        connection.execute("DELETE FROM {p}.job_progress WHERE job_id = %(job)s", values)
+        connection.call("wake_workers")
     return True
 
 
@@ -241,8 +233,7 @@ def list_jobs(database: Database, limit: int, job_id: int | None = None) -> list
         "WHERE %(job)s::bigint IS NULL OR j.job_id = %(job)s "
         "ORDER BY (j.state IN ('waiting', 'running', 'cancelling')) DESC, j.job_id DESC LIMIT %(limit)s"
     )
-    with database.begin() as connection:
-        return rows_as(JobView, connection, query, {"job": job_id, "limit": limit})
+    return database.rows_as(JobView, query, {"job": job_id, "limit": limit})
 
 
 def kept_releases(
@@ -259,8 +250,7 @@ def kept_releases(
         "WHERE q.release_id = r.release_id AND q.request ? 'keep') "
         "ORDER BY CASE WHEN r.series IS NOT NULL THEN b.window_begin END DESC, r.version DESC"
     )
-    with database.begin() as connection:
-        return [number for (number,) in execute(connection, query, [dataset_id, series, held])]
+    return database.first_column(query, [dataset_id, series, held])
 
 
 def count_jobs(database: Database) -> dict[str, Any]:
@@ -273,8 +263,8 @@ def count_jobs(database: Database) -> dict[str, Any]:
         "FROM {p}.job_queue q WHERE q.state = 'waiting' AND q.due_at <= now()"
     )
     with database.begin() as connection:
-        by_state = dict(execute(connection, states).fetchall())
-        (others,) = rows_as(dict[str, Any], connection, rest, ())
+        by_state = dict(connection.execute(states).fetchall())
+        (others,) = connection.rows_as(dict[str, Any], rest, ())
     return {"states": by_state, **others}
 
 
@@ -322,8 +312,8 @@ def register_worker(database: Database, host: str, pid: int, software: str, list
         "RETURNING worker_id"
     )
     with database.begin() as connection:
-        execute(connection, "DELETE FROM {p}.worker WHERE seen_at < now() - interval '7 days'")
-        return int(one_value(connection, insert, [host, pid, software, listening]))
+        connection.execute("DELETE FROM {p}.worker WHERE seen_at < now() - interval '7 days'")
+        return int(connection.one_value(insert, [host, pid, software, listening]))
 
 
 def show_life(database: Database, worker_id: int, *, stopped: bool = False) -> None:
@@ -331,8 +321,7 @@ def show_life(database: Database, worker_id: int, *, stopped: bool = False) -> N
         "UPDATE {p}.worker SET seen_at = clock_timestamp(), "
         "stopped_at = CASE WHEN %s THEN clock_timestamp() END WHERE worker_id = %s"
     )
-    with database.begin() as connection:
-        execute(connection, query, [stopped, worker_id])
+    database.execute(query, [stopped, worker_id])
 
 
 def list_workers(database: Database) -> list[WorkerRow]:
@@ -344,8 +333,7 @@ def list_workers(database: Database) -> list[WorkerRow]:
         "WHERE q.worker_id = w.worker_id AND q.state = 'running') AS job_id "
         "FROM {p}.worker w WHERE w.stopped_at IS NULL ORDER BY w.seen_at DESC"
     )
-    with database.begin() as connection:
-        return rows_as(WorkerRow, connection, query)
+    return database.rows_as(WorkerRow, query)
 
 
 _BEAT: LiteralString = (

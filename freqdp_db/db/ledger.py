@@ -8,7 +8,13 @@ from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from freqdp_db.db.connection import Connection, Database, call, execute, one_value, rows_as
+from psycopg import Rollback
+
+from freqdp_db.db.connection import (
+    Connection,
+    Database,
+    Session,
+)
 from freqdp_db.db.names import format_name, format_relation
 from freqdp_db.db.source import Mapping
 from freqdp_db.errors import NotFound
@@ -106,8 +112,7 @@ class Entry:
 
 def find_budget(database: Database, account_id: int) -> Budget:
     query = "SELECT * FROM {p}.budget WHERE account_id = %s"
-    with database.begin() as connection:
-        found = rows_as(Budget, connection, query, [account_id])
+    found = database.rows_as(Budget, query, [account_id])
     if not found:
         raise NotFound(f"there is no budget number {account_id}")
     return found[0]
@@ -129,14 +134,9 @@ def budget_of(
         own = next((b for b in budgets(database, account_id) if b.unit == unit), empty)
     if build is None or not own.entries:
         return own
-    with database.begin() as connection:
-        spent = Decimal(
-            one_value(
-                connection,
-                "SELECT {p}.spent_in(%s::int, {p}.units_of(%s::int, %s::text, %s, %s))",
-                [own.account_id, own.population_id, own.unit, build.window_begin, build.window_end],
-            )
-        )
+    query = "SELECT {p}.spent_in(%s::int, {p}.units_of(%s::int, %s::text, %s, %s))"
+    values = [own.account_id, own.population_id, own.unit, build.window_begin, build.window_end]
+    spent = Decimal(database.one_value(query, values))
     return replace(own, spent=spent, remaining=own.granted - spent)
 
 
@@ -146,8 +146,7 @@ def budgets(database: Database, account_id: int) -> list[Budget]:
         "SELECT b.* FROM {p}.budget b JOIN {p}.budget own ON own.account_id = %s "
         "AND own.population_id = b.population_id ORDER BY b.account_id"
     )
-    with database.begin() as connection:
-        return rows_as(Budget, connection, query, [account_id])
+    return database.rows_as(Budget, query, [account_id])
 
 
 def entries(database: Database, account_id: int) -> list[Entry]:
@@ -158,25 +157,22 @@ def entries(database: Database, account_id: int) -> list[Entry]:
         "coalesce(r.parameters ->> 'accounting' = 'zcdp', false) AS zcdp FROM {p}.spend s "
         "LEFT JOIN {p}.release r USING (release_id) WHERE s.account_id = %s ORDER BY s.entry"
     )
-    with database.begin() as connection:
-        return rows_as(Entry, connection, query, [account_id])
+    return database.rows_as(Entry, query, [account_id])
 
 
 def require_booked(database: Database, release_id: int) -> None:
     """Refuse a release whose entry in the ledger is not what its record costs."""
-    with database.begin() as connection:
-        call(connection, "require_booked", release_id)
+    database.call("require_booked", release_id)
 
 
-def grant_budget(connection: Connection, account_id: int, amount: Decimal, reason: str) -> None:
+def grant_budget(session: Session, account_id: int, amount: Decimal, reason: str) -> None:
     """Raise a budget: an entry, with who and why."""
-    call(connection, "grant_budget", account_id, amount, reason)
+    session.call("grant_budget", account_id, amount, reason)
 
 
 def rho_of(database: Database, epsilon: Decimal, delta: Decimal) -> Decimal:
     """The rho that stands for (epsilon, delta), as the ledger for objects books it."""
-    with database.begin() as connection:
-        return Decimal(call(connection, "rho_of", epsilon, delta))
+    return Decimal(database.call("rho_of", epsilon, delta))
 
 
 def chain_faults(database: Database) -> list[dict[str, Any]]:
@@ -192,21 +188,20 @@ def chain_faults(database: Database) -> list[dict[str, Any]]:
     )
     faults: list[dict[str, Any]] = []
     last: dict[str, Any] = {"account_id": None}
-    with database.begin() as connection:
-        for row in rows_as(dict[str, Any], connection, query):
-            follows = last["account_id"] == row["account_id"]
-            if row["entry"] != (last["entry"] + 1 if follows else 1):
-                fault = "an entry is missing before it"
-            elif row["previous_hash"] != (last["hash"] if follows else ""):
-                fault = "does not follow the entry before it"
-            elif row["hash"] != entry_hash(**row):
-                fault = "was changed"
-            else:
-                fault = None
-            if fault is not None:
-                key = {name: row[name] for name in ("account_id", "entry")}
-                faults.append({**key, "fault": fault})
-            last = row
+    for row in database.rows_as(dict[str, Any], query):
+        follows = last["account_id"] == row["account_id"]
+        if row["entry"] != (last["entry"] + 1 if follows else 1):
+            fault = "an entry is missing before it"
+        elif row["previous_hash"] != (last["hash"] if follows else ""):
+            fault = "does not follow the entry before it"
+        elif row["hash"] != entry_hash(**row):
+            fault = "was changed"
+        else:
+            fault = None
+        if fault is not None:
+            key = {name: row[name] for name in ("account_id", "entry")}
+            faults.append({**key, "fault": fault})
+        last = row
     return faults
 
 
@@ -250,15 +245,12 @@ def missing_heads(database: Database, heads: list[str]) -> list[str]:
         "SELECT h FROM unnest(%s::text[]) h "
         "WHERE NOT EXISTS (SELECT 1 FROM {p}.spend s WHERE s.hash = h)"
     )
-    with database.begin() as connection:
-        return [head for (head,) in execute(connection, query, [heads])]
+    return database.first_column(query, [heads])
 
 
 def published_heads(database: Database) -> list[str]:
     """The heads that the catalogue's releases have published."""
-    with database.begin() as connection:
-        rows = execute(connection, "SELECT ledger_head FROM {r}.catalog ORDER BY published_at")
-        return [head for (head,) in rows]
+    return database.first_column("SELECT ledger_head FROM {r}.catalog ORDER BY published_at")
 
 
 # Which budget a source belongs to: that of the population whose rows it gives.
@@ -287,7 +279,7 @@ def claim_account(
     is none, a new one is opened with `budget`.
     """
     query = "SELECT * FROM {p}.claim_population(%s::text, %s::text, %s::text, %s::text)"
-    (claimed,) = rows_as(Claimed, connection, query, [*source, mapping.object, persons])
+    (claimed,) = connection.rows_as(Claimed, query, [*source, mapping.object, persons])
     if claimed.is_new:
         reason = "; ".join(["opening budget", *claimed.notes])
         grant_budget(connection, claimed.account, budget, reason)
@@ -300,32 +292,38 @@ def open_account(connection: Connection, account_id: int, unit: str) -> tuple[in
     True: it is new. Who opens it at the same moment waits for the commit, and is told that it is not.
     """
     query = "SELECT opened, is_new FROM {p}.open_account(%s::int, %s::text)"
-    ((opened, is_new),) = execute(connection, query, [account_id, unit]).fetchall()
+    ((opened, is_new),) = connection.execute(query, [account_id, unit]).fetchall()
     return opened, is_new
 
 
-def declare_unit(connection: Connection, account_id: int, unit: str, timezone: str) -> None:
+def declare_unit(session: Session, account_id: int, unit: str, timezone: str) -> None:
     """Say what guarantees for the persons of an account's population are for; said once."""
-    call(connection, "declare_unit", account_id, unit, timezone)
+    session.call("declare_unit", account_id, unit, timezone)
 
 
 def name_population(database: Database, dataset_id: int, persons: str) -> bool:
     """Call a dataset's population so. True: there was one of that name, and the two became one."""
-    with database.begin() as connection:
-        return bool(call(connection, "name_population", dataset_id, persons))
+    return bool(database.call("name_population", dataset_id, persons))
 
 
 def require_traced(connection: Connection, dataset_id: int, build_id: int | None = None) -> None:
     """Refuse a source, or a build of it, whose rows are counted on another budget than the dataset's."""
-    call(connection, "trace_source", dataset_id, build_id)
+    connection.call("trace_source", dataset_id, build_id)
+
+
+def require_traceable(database: Database, dataset_id: int) -> None:
+    """The same of a source as it is now; records nothing of it."""
+    with database.begin() as connection, connection.savepoint():
+        require_traced(connection, dataset_id)
+        raise Rollback
 
 
 def require_unit(connection: Connection, dataset_id: int, build_id: int) -> None:
     """Refuse a build whose releases for persons would be for another unit than its budget counts."""
-    call(connection, "require_unit", dataset_id, build_id)
+    connection.call("require_unit", dataset_id, build_id)
 
 
-def accounts_of_same_rows(connection: Connection, account_id: int) -> list[int]:
+def accounts_of_same_rows(session: Session, account_id: int) -> list[int]:
     """Accounts of populations that were read from a relation that this one's was too, its own among them.
 
     By whatever column their objects are told apart: the samples are the same.
@@ -343,4 +341,4 @@ def accounts_of_same_rows(connection: Connection, account_id: int) -> list[int]:
         JOIN {p}.account AS a ON a.population_id = theirs.population_id
         WHERE own.account_id = %s
         """
-    return [found for (found,) in execute(connection, query, [account_id])]
+    return session.first_column(query, [account_id])

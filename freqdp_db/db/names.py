@@ -6,13 +6,15 @@ import difflib
 import re
 from collections.abc import Iterable
 from string import Formatter
-from typing import Any, LiteralString
+from typing import TYPE_CHECKING, Any, LiteralString
 
-import sqlalchemy as sa
 from psycopg import sql
 
 from freqdp_db.errors import BadInput, PermissionMissing
 from freqdp_db.settings import MAX_IDENTIFIER_BYTES
+
+if TYPE_CHECKING:
+    from freqdp_db.db.connection import Connection
 
 _PART = re.compile(r'"((?:[^"\x00]|"")*)"|([^\W\d][\w$]*)')
 _PLAIN = re.compile(r"[a-z_][a-z0-9_$]*")
@@ -89,8 +91,7 @@ def _malformed(text: str, option: str) -> BadInput:
 # Where PostGIS is: its functions and types are always named with their schema.
 
 
-_TRUSTED = sa.text(
-    """
+_TRUSTED = """
     WITH postgis AS (
         SELECT n.oid, n.nspname, n.nspacl, n.nspowner, e.extowner FROM pg_extension e
         JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'postgis'
@@ -106,21 +107,19 @@ _TRUSTED = sa.text(
         AND NOT EXISTS (SELECT FROM pg_operator o
             WHERE o.oprnamespace = p.oid AND o.oprowner NOT IN (SELECT oid FROM trusted))
     """
-)
 
 
-def find_postgis(connection: sa.Connection) -> str | None:
+def find_postgis(connection: Connection) -> str | None:
     """The schema that PostGIS is installed in."""
-    found: str | None = connection.execute(
-        sa.text(
-            "SELECT n.nspname FROM pg_catalog.pg_extension e JOIN pg_catalog.pg_namespace n "
-            "ON n.oid = e.extnamespace WHERE e.extname = 'postgis'"
-        )
-    ).scalar()
+    query = (
+        "SELECT n.nspname FROM pg_catalog.pg_extension e JOIN pg_catalog.pg_namespace n "
+        "ON n.oid = e.extnamespace WHERE e.extname = 'postgis'"
+    )
+    found: str | None = connection.one_value(query)
     return found
 
 
-def postgis_schema(connection: sa.Connection) -> str:
+def postgis_schema(connection: Connection) -> str:
     """The same, or a refusal."""
     found = find_postgis(connection)
     if found is None:
@@ -131,12 +130,12 @@ def postgis_schema(connection: sa.Connection) -> str:
     return found
 
 
-def trusted_postgis(connection: sa.Connection) -> str | None:
+def trusted_postgis(connection: Connection) -> str | None:
     """The schema of PostGIS, if nobody but superusers and owners makes functions and operators there.
 
     None: somebody else may, or did: what is called there without its schema could be theirs.
     """
-    found: str | None = connection.execute(_TRUSTED).scalar()
+    found: str | None = connection.one_value(_TRUSTED)
     return found
 
 

@@ -17,11 +17,6 @@ from psycopg import sql
 from freqdp_db.db.connection import (
     Connection,
     column_list,
-    comment_on,
-    driver,
-    one_value,
-    private_schema,
-    release_schema,
 )
 from freqdp_db.db.copy import (
     POSTGRES_EPOCH_US,
@@ -34,8 +29,6 @@ from freqdp_db.db.copy import (
 from freqdp_db.db.names import (
     format_relation,
     geometry_type,
-    postgis_schema,
-    with_postgis,
 )
 from freqdp_db.db.source import columns_of, definition_of, is_table, relation_exists
 from freqdp_db.db.source_maps import select_roads
@@ -97,7 +90,7 @@ def load_table(
 
     with _filling(connection, table, mode) as place:
         names = [c.name for c in table.columns]
-        write_records(driver(connection), sql.Identifier(*place), names, encoded())
+        write_records(connection.driver, sql.Identifier(*place), names, encoded())
     return rows
 
 
@@ -165,7 +158,7 @@ def _filling(connection: Connection, table: PlainTable, mode: Mode) -> Iterator[
     A table that is replaced stays readable while its successor fills: the old one is dropped and
     the new one renamed only at the end, so the exclusive lock is short.
     """
-    raw = driver(connection)
+    raw = connection.driver
     exists = check_target(connection, table, mode)
     definition_of(connection, table.srid, "[[srid]]")
     target, place = sql.Identifier(*table.relation), table.relation
@@ -195,7 +188,7 @@ def _filling(connection: Connection, table: PlainTable, mode: Mode) -> Iterator[
 def check_target(connection: Connection, table: PlainTable, mode: Mode) -> bool:
     """Whether the table is there; refuses what must not be written to. Cheap: call it first."""
     schema = table.relation[0]
-    ours = private_schema(connection), release_schema(connection)
+    ours = connection.schema, connection.release_schema
     if schema in (*ours, "information_schema"):
         raise BadInput(
             f"{table.label} lies in a schema that is not for loading",
@@ -216,39 +209,39 @@ def check_target(connection: Connection, table: PlainTable, mode: Mode) -> bool:
 
 
 def _create(connection: Connection, place: tuple[str, str], table: PlainTable) -> None:
-    raw, gis = driver(connection), postgis_schema(connection)
-    known = raw.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", [place[0]]).fetchone()
+    known = connection.execute("SELECT FROM pg_namespace WHERE nspname = %s", [place[0]]).fetchone()
     # IF NOT EXISTS asks for the right to create a schema even where it exists
     if known is None:
-        raw.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(place[0])))
+        connection.execute("CREATE SCHEMA {name}", name=sql.Identifier(place[0]))
     columns = sql.SQL(", ").join(
         sql.SQL("{} {}").format(
             sql.Identifier(c.name),
-            geometry_type(gis, _SHAPES[c.kind], table.srid)
+            geometry_type(connection.postgis, _SHAPES[c.kind], table.srid)
             if c.kind in _SHAPES
             else sql.SQL(c.kind),
         )
         for c in table.columns
     )
     try:
-        raw.execute(sql.SQL("CREATE TABLE {} ({})").format(sql.Identifier(*place), columns))
+        named = sql.Identifier(*place)
+        connection.execute("CREATE TABLE {named} ({columns})", named=named, columns=columns)
     except psycopg.errors.DuplicateTable:
         raise AlreadyExists(f"somebody else just made the table {table.label}") from None
 
 
 def _describe(connection: Connection, table: PlainTable) -> None:
     """The key, spatial indexes and comments of a table."""
-    raw, target = driver(connection), sql.Identifier(*table.relation)
+    raw, target = connection.driver, sql.Identifier(*table.relation)
     if table.key is not None:
         key = sql.Identifier(table.key)
         raw.execute(sql.SQL("ALTER TABLE {} ADD PRIMARY KEY ({})").format(target, key))
-    comment_on(connection, "TABLE", target, table.comment)
+    connection.comment_on("TABLE", target, table.comment)
     for column in table.columns:
         if table.key is not None and column.kind in _SHAPES:
             shape = sql.Identifier(column.name)
             raw.execute(sql.SQL("CREATE INDEX ON {} USING gist ({})").format(target, shape))
-        comment_on(
-            connection, "COLUMN", sql.Identifier(*table.relation, column.name), column.comment
+        connection.comment_on(
+            "COLUMN", sql.Identifier(*table.relation, column.name), column.comment
         )
 
 
@@ -308,9 +301,9 @@ def copy_roads(
     names = column_list(column.name for column in table.columns)
     with _filling(connection, table, mode) as place:
         there = sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(*origin))
-        rows = int(one_value(connection, there))
+        rows = int(connection.one_value(there))
         insert = sql.SQL("INSERT INTO {} ({n}) SELECT {n} FROM ({}) r ORDER BY id")
-        taken = driver(connection).execute(insert.format(sql.Identifier(*place), roads, n=names))
+        taken = connection.driver.execute(insert.format(sql.Identifier(*place), roads, n=names))
     return taken.rowcount, rows - taken.rowcount
 
 
@@ -322,21 +315,18 @@ def make_anchors(
     every_m: float | None,
 ) -> int:
     """Fill a table of junctions from a roads table, and points every so many metres between."""
-    raw, gis = driver(connection), postgis_schema(connection)
     with _filling(connection, table, mode) as place:
         names = {"place": sql.Identifier(*place), "roads": sql.Identifier(*roads)}
-        junctions = with_postgis(
-            gis,
+        junctions = connection.text(
             "INSERT INTO {place} (id, geom) SELECT DISTINCT ON (id) id, geom FROM ("
             "SELECT source AS id, {st_startpoint}(geom) AS geom FROM {roads} UNION ALL "
             "SELECT target, {st_endpoint}(geom) FROM {roads}) ends ORDER BY id",
             **names,
         )
-        count = raw.execute(junctions).rowcount
+        count = connection.execute(junctions).rowcount
         if every_m is not None:
             # the two directions of a street are two rows of the same length: one gives its points
-            between = with_postgis(
-                gis,
+            between = connection.text(
                 "INSERT INTO {place} (id, geom) SELECT (SELECT max(id) FROM {place})"
                 " + row_number() OVER (ORDER BY road.id, part), {st_lineinterpolatepoint}(road.geom,"
                 " part / parts) FROM (SELECT DISTINCT ON (least(source, target),"
@@ -348,5 +338,5 @@ def make_anchors(
                 every=every_m,
                 **names,
             )
-            count += raw.execute(between).rowcount
+            count += connection.execute(between).rowcount
     return count

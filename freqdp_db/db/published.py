@@ -6,8 +6,8 @@ import hashlib
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from datetime import date
+from dataclasses import dataclass, replace
+from datetime import date, datetime
 from functools import wraps
 from typing import Any, Concatenate, LiteralString, ParamSpec
 
@@ -20,17 +20,9 @@ from psycopg import sql
 from freqdp_db.db.connection import (
     Connection,
     Database,
-    as_written,
-    call,
+    Session,
     column_list,
-    driver,
-    execute,
     in_range,
-    limit_waiting,
-    one_value,
-    private_name,
-    release_schema,
-    rows_as,
     translated,
 )
 from freqdp_db.db.copy import (
@@ -43,19 +35,19 @@ from freqdp_db.db.copy import (
     range_times,
     read_records,
 )
-from freqdp_db.db.datasets import table
-from freqdp_db.db.names import did_you_mean, format_relation, postgis_schema, with_postgis
-from freqdp_db.db.releases import ReleaseRow
+from freqdp_db.db.names import did_you_mean, format_relation
+from freqdp_db.db.releases import ReleaseRow, select_releases, update_release
 from freqdp_db.db.source import (
-    IS_RELATION,
-    OF_CLASS,
-    ask_of,
+    OID_OF,
+    catalog_value,
     columns_of,
     definition_of,
     is_table,
     key_of,
+    named_relation,
     relation_exists,
 )
+from freqdp_db.db.tables import update_rows
 from freqdp_db.errors import (
     AlreadyExists,
     BadInput,
@@ -64,69 +56,60 @@ from freqdp_db.errors import (
     SchemaInUse,
     VerificationFailed,
 )
+from freqdp_db.methods.contract import Kind
 from freqdp_db.methods.registry import suffixes
 from freqdp_db.methods.relations import Relation
 from freqdp_db.model.arrays import Ints, Metres
 from freqdp_db.settings import MAX_IDENTIFIER_BYTES
 
 
-def may_read(connection: Connection, relation: tuple[str, str]) -> bool:
+def may_read(session: Session, relation: tuple[str, str]) -> bool:
     """Whether this login may; of a relation that is not there, that is for others to say."""
-    query = "SELECT has_table_privilege(c.oid, 'SELECT') " + OF_CLASS + IS_RELATION
-    found = ask_of(connection, query, relation).scalar()
-    return found is None or bool(found)
+    return catalog_value(session, "has_table_privilege(c.oid, 'SELECT')", relation) is not False
 
 
-def gone(schema: str, name: str) -> str:
+def missing_message(schema: str, name: str) -> str:
     """What is said of a relation of a release that is not there any more."""
     return f"{format_relation(schema, name)} is not there: it was dropped or renamed by hand"
 
 
-def require_there(connection: Connection, relation: tuple[str, str]) -> None:
+def require_exists(session: Session, relation: tuple[str, str]) -> None:
     """Refuse if a relation of a published release was dropped or renamed by hand."""
-    if not relation_exists(connection, *relation):
+    if not relation_exists(session, *relation):
         raise VerificationFailed(
-            gone(*relation),
+            missing_message(*relation),
             remedy="rename it back, or withdraw the release",
         )
 
 
-def dependants(connection: Connection, schema: str, relation: str) -> list[tuple[str, str, str]]:
-    """Views of anybody's that hang on a relation: what each is, its schema and its name."""
-    rows = ask_of(
-        connection,
-        """
+def dependent_views(session: Session, schema: str, relation: str) -> list[tuple[str, str, str]]:
+    """Views of anybody's that read a relation: what each is, its schema and its name."""
+    query = """
         SELECT DISTINCT CASE v.relkind WHEN 'm' THEN 'MATERIALIZED VIEW' ELSE 'VIEW' END,
             s.nspname::text, v.relname::text
-        """
-        + OF_CLASS
-        + """
-        JOIN pg_depend d ON d.refobjid = c.oid AND d.refclassid = 'pg_class'::regclass
+        FROM pg_depend d
         JOIN pg_rewrite r ON r.oid = d.objid AND d.classid = 'pg_rewrite'::regclass
-        JOIN pg_class v ON v.oid = r.ev_class AND v.oid <> c.oid
+        JOIN pg_class v ON v.oid = r.ev_class AND v.oid <> d.refobjid
         JOIN pg_namespace s ON s.oid = v.relnamespace
+        WHERE d.refclassid = 'pg_class'::regclass AND d.refobjid = {oid} ORDER BY 1, 2, 3
         """
-        + IS_RELATION
-        + "ORDER BY 1, 2, 3",
-        (schema, relation),
-    )
-    return [(kind, schema, name) for kind, schema, name in rows]
+    return session.execute(query, named_relation((schema, relation)), oid=OID_OF).fetchall()
 
 
-def missing_relations(connection: Connection, schema: str) -> list[str]:
+def missing_relations(session: Session, schema: str) -> list[str]:
     """Relations of releases that the catalogue has and that are not there."""
-    query = sql.SQL(
-        "SELECT part FROM {} AS r, unnest(r.relations) AS part "
+    query = (
+        "SELECT part FROM {r}.catalog AS r, unnest(r.relations) AS part "
         "WHERE NOT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n "
-        "ON n.oid = c.relnamespace WHERE n.nspname = {} AND c.relname = part) ORDER BY 1"
-    ).format(sql.Identifier(schema, "catalog"), schema)
-    return [str(name) for (name,) in driver(connection).execute(query)]
+        "ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relname = part) ORDER BY 1"
+    )
+    return session.first_column(query, [schema])
 
 
-def count_rows(connection: Connection, relation: tuple[str, str]) -> int:
-    require_there(connection, relation)
-    query = sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(*relation))
-    return int(one_value(connection, query))
+def count_rows(session: Session, relation: tuple[str, str]) -> int:
+    require_exists(session, relation)
+    counted = "SELECT count(*) FROM {relation}"
+    return int(session.one_value(counted, relation=sql.Identifier(*relation)))
 
 
 @dataclass(frozen=True)
@@ -143,24 +126,19 @@ class Check:
 def check_release(database: Database, name: str) -> list[Check]:
     """The checks of a published release that the server makes by itself."""
     with database.begin(snapshot=True) as connection:
-        query = sql.SQL("SELECT * FROM {}(%s::text)").format(
-            private_name(connection, "check_release")
-        )
-        return rows_as(Check, connection, query, [name])
+        return connection.rows_as(Check, "SELECT * FROM {p}.check_release(%s::text)", [name])
 
 
 def srid_of(connection: Connection, relation: tuple[str, str]) -> int:
     """The SRID that the geometry columns of a relation declare; 0 if it has none."""
-    postgis = postgis_schema(connection)
-    query = with_postgis(
-        postgis,
+    query = (
         "SELECT coalesce(max({postgis_typmod_srid}(atttypmod)), 0) FROM pg_attribute "
         "WHERE attrelid = {relation}::regclass AND atttypid = {type}::regtype "
-        "AND attnum > 0 AND NOT attisdropped",
-        relation=sql.Identifier(*relation).as_string(),
-        type=sql.Identifier(postgis, "geometry").as_string(),
+        "AND attnum > 0 AND NOT attisdropped"
     )
-    return int(one_value(connection, query))
+    geometry = sql.Identifier(connection.postgis, "geometry").as_string()
+    named = sql.Identifier(*relation).as_string()
+    return int(connection.one_value(query, relation=named, type=geometry))
 
 
 def digest_of(
@@ -174,8 +152,8 @@ def digest_of(
 
     order: none, as they were written. ids: only those from this trajectory_id on, and before that one.
     """
-    require_there(connection, relation)
-    as_written(connection)
+    require_exists(connection, relation)
+    connection.as_written()
     query: sql.Composable = sql.SQL("SELECT {} FROM {}").format(
         column_list([_stored_name(connection, relation, name) for name in columns]),
         sql.Identifier(*relation),
@@ -185,11 +163,9 @@ def digest_of(
     if order:
         query += sql.SQL(" ORDER BY ") + column_list(order)
         # by the index of the key, whether or not there are statistics
-        connection.execute(
-            sa.text("SET LOCAL enable_sort = off; SET LOCAL enable_bitmapscan = off")
-        )
+        connection.execute("SET LOCAL enable_sort = off; SET LOCAL enable_bitmapscan = off")
     counted: list[int] = []
-    found = Hashed(copy_bytes(driver(connection), query, counted.append)).digest()
+    found = Hashed(copy_bytes(connection.driver, query, counted.append)).digest()
     return counted[0], found
 
 
@@ -262,56 +238,66 @@ class Extent:
     """Whether no time has a fraction of a second."""
 
 
-def read_catalog(database: Database) -> list[dict[str, Any]]:
-    """The rows of the catalogue, oldest first."""
-    with database.begin() as connection:
-        catalog = table(connection, "catalog", released=True)
-        rows = connection.execute(sa.select(catalog).order_by(catalog.c.published_at))
-        return [dict(row._mapping) for row in rows]
+@dataclass(frozen=True)
+class CatalogRow:
+    """A row of the catalogue."""
+
+    name: str
+    dataset: str
+    method: str
+    kind: Kind
+    parameters: dict[str, Any]
+    published_at: datetime
+    version: int
+    guarantee: dict[str, Any]
+    granted: bool
+    rows: int
+    ledger_head: str
+    relations: list[str]
+    time_window: str | None
+    """The day, week or month that it covers; None: all data."""
+    series: str | None
+    """The series that it belongs to."""
 
 
-def is_series(database: Database, name: str) -> bool:
+def read_catalog(session: Session) -> list[CatalogRow]:
+    """The catalogue, oldest first."""
+    return session.rows_as(CatalogRow, "SELECT * FROM {r}.catalog ORDER BY published_at, name")
+
+
+def is_series(session: Session, name: str) -> bool:
     """Whether a series is called so."""
-    with database.begin() as connection:
-        series = table(connection, "series", released=True)
-        found = connection.execute(sa.select(series.c.name).where(series.c.name == name))
-        return found.first() is not None
+    query = "SELECT EXISTS (SELECT FROM {r}.series WHERE name = %s)"
+    return bool(session.one_value(query, [name]))
 
 
-def catalog_row(connection: Connection, name: str) -> dict[str, Any]:
+def catalog_row(session: Session, name: str) -> CatalogRow:
     """What the catalogue says of a release; of a series, what it says of its newest window and of all.
 
     Its rows are those of all windows, and `time_window` is from the first to the last of them.
     """
-    catalog = table(connection, "catalog", released=True)
-    row = connection.execute(sa.select(catalog).where(catalog.c.name == name)).first()
-    if row is not None:
-        return dict(row._mapping)
-    windows = [
-        dict(row._mapping)
-        for row in connection.execute(
-            sa.select(catalog)
-            .where(catalog.c.series == name, catalog.c.time_window.is_not(None), catalog.c.granted)
-            .order_by(catalog.c.time_window)
-        )
-    ]
-    if not windows:
-        names = connection.execute(sa.select(catalog.c.name)).scalars()
+    query = (
+        "SELECT * FROM {r}.catalog WHERE name = %(name)s "
+        "OR series = %(name)s AND time_window IS NOT NULL AND granted "
+        "ORDER BY name = %(name)s DESC, time_window"
+    )
+    found = session.rows_as(CatalogRow, query, {"name": name})
+    if not found:
+        names = session.first_column("SELECT name FROM {r}.catalog")
         raise NotFound(
             f"the catalogue has no release {name!r}",
-            remedy=did_you_mean(name, list(names)) + "`freqdp release list` shows what there is",
+            remedy=did_you_mean(name, names) + "`freqdp release list` shows what there is",
         )
-    series = table(connection, "series", released=True)
-    relations = connection.execute(
-        sa.select(series.c.relations).where(series.c.name == name)
-    ).scalar_one()
-    return {
-        **windows[-1],
-        "name": name,
-        "relations": relations,
-        "rows": sum(window["rows"] for window in windows),
-        "time_window": f"{windows[0]['time_window']} to {windows[-1]['time_window']}",
-    }
+    if found[0].name == name:
+        return found[0]
+    relations = "SELECT relations FROM {r}.series WHERE name = %s"
+    return replace(
+        found[-1],
+        name=name,
+        relations=session.one_value(relations, [name]),
+        rows=sum(window.rows for window in found),
+        time_window=f"{found[0].time_window} to {found[-1].time_window}",
+    )
 
 
 _ROWS = 10_000
@@ -321,16 +307,15 @@ class ReleaseReader:
     """Reads one release inside one snapshot, in its own SRID or in another one."""
 
     def __init__(self, connection: Connection, name: str, srid: int | None = None) -> None:
-        schema = release_schema(connection)
+        schema = connection.release_schema
         self._connection = connection
-        self._postgis = postgis_schema(connection)
         self._schema = schema
         self._points = sql.Identifier(schema, name)
         self._lines = sql.Identifier(schema, f"{name}_line")
-        self.catalog = catalog_row(connection, name)
+        self.catalog = vars(catalog_row(connection, name))
         relations: list[str] = self.catalog["relations"]
         for relation in relations:
-            require_there(connection, (schema, relation))
+            require_exists(connection, (schema, relation))
         self.tables = [r for r in relations if is_table(connection, (schema, r))]
         self.views = [r for r in relations if r not in self.tables]
         # of a series, an id is one window's
@@ -346,14 +331,14 @@ class ReleaseReader:
 
     def _filled(self, relation: str) -> str | None:
         """The name of a table if it is one and has rows."""
-        query = sql.SQL("SELECT EXISTS (SELECT FROM {})").format(
-            sql.Identifier(self._schema, relation)
-        )
-        filled = relation in self.tables and one_value(self._connection, query)
-        return relation if filled else None
+        named = sql.Identifier(self._schema, relation)
+        filled = "SELECT EXISTS (SELECT FROM {relation})"
+        if relation in self.tables and self._connection.one_value(filled, relation=named):
+            return relation
+        return None
 
     def _sql(self, text: LiteralString, **values: Any) -> sql.Composed:
-        return with_postgis(self._postgis, text, points=self._points, **values)
+        return self._connection.text(text, points=self._points, **values)
 
     def definition(self) -> str:
         """A definition of the SRID that pyproj understands."""
@@ -406,7 +391,7 @@ class ReleaseReader:
         )
         if key := key_of(self._connection, (self._schema, table)):
             query += sql.SQL(" ORDER BY {}").format(column_list(key))
-        with driver(self._connection).cursor("rows") as cursor:
+        with self._connection.driver.cursor("rows") as cursor:
             cursor.execute(query)
             while some := cursor.fetchmany(_ROWS):
                 yield some
@@ -420,9 +405,7 @@ class ReleaseReader:
             shown=self._column("area" if self.has_areas else "geom"),
             time=self._time,
         )
-        row = driver(self._connection).execute(query).fetchone()
-        assert row is not None
-        rows, *box, whole = row
+        ((rows, *box, whole),) = self._connection.execute(query)
         return Extent(rows, (box[0], box[1], box[2], box[3]) if rows else None, whole)
 
     def samples(self, *, by_place: bool = False) -> Generator[Samples, None, None]:
@@ -445,7 +428,7 @@ class ReleaseReader:
             columns=sql.SQL(", ").join(shown.values()),
             first=by_day if by_place else sql.SQL(""),
         )
-        for records in read_records(driver(self._connection), query, layout):
+        for records in read_records(self._connection.driver, query, layout):
             x, y = point_coordinates(records["geom"])
             yield Samples(
                 trajectory_id=records["trajectory_id"].astype(np.int64),
@@ -464,7 +447,7 @@ class ReleaseReader:
             geom=self._column("geom"),
             lines=self._lines,
         )
-        with driver(self._connection).cursor() as cursor, cursor.copy(query) as copy:
+        with self._connection.driver.cursor() as cursor, cursor.copy(query) as copy:
             copy.set_types(["int8", "date", "bytea"])
             yield from copy.rows()
 
@@ -517,32 +500,31 @@ def current_names(dataset: str, series: str | None) -> dict[str, str]:
     return {p: n for p, n in names.items() if len(n.encode()) <= MAX_IDENTIFIER_BYTES}
 
 
-_ANY_OF = "WHERE n.nspname = :schema AND c.relname = ANY(:names)"
+_CURRENT_VIEWS = (
+    "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+    "WHERE n.nspname = %(schema)s AND c.relname = ANY(%(names)s)"
+)
 
 
-def _views_of(connection: Connection, dataset: str, series: str | None) -> dict[str, Any]:
+def _current_views(connection: Connection, dataset: str, series: str | None) -> dict[str, Any]:
+    """The values of `_CURRENT_VIEWS`."""
     names = list(current_names(dataset, series).values())
-    return {"schema": release_schema(connection), "names": names}
+    return {"schema": connection.release_schema, "names": names}
 
 
-def require_ours(connection: Connection, dataset: str, series: str | None) -> None:
+def require_current_names_free(connection: Connection, dataset: str, series: str | None) -> None:
     """Refuse, before anything is spent, if a relation that is not such a view has the name of one."""
-    found = connection.execute(
-        sa.text(
-            "SELECT c.relname, c.relkind = 'v' "
-            "AND coalesce(starts_with(obj_description(c.oid, 'pg_class'), :mark), false) "
-            + OF_CLASS
-            + _ANY_OF
-        ),
-        _views_of(connection, dataset, series) | {"mark": _begins(dataset, series)},
+    query = (
+        "SELECT c.relname " + _CURRENT_VIEWS + " AND NOT (c.relkind = 'v' "
+        "AND coalesce(starts_with(obj_description(c.oid, 'pg_class'), %(mark)s), false))"
     )
-    for name, ours in found:
-        if not ours:
-            raise AlreadyExists(
-                f"{release_schema(connection)} has a relation {name!r} that is not a view of "
-                f"the newest release of {_whose(dataset, series)}",
-                remedy="rename or drop it: the name is reserved",
-            )
+    values = _current_views(connection, dataset, series) | {"mark": _begins(dataset, series)}
+    if (taken := connection.one_value(query, values)) is not None:
+        raise AlreadyExists(
+            f"{connection.release_schema} has a relation {taken!r} that is not a view of "
+            f"the newest release of {_whose(dataset, series)}",
+            remedy="rename or drop it: the name is reserved",
+        )
 
 
 def require_replaceable(
@@ -553,38 +535,39 @@ def require_replaceable(
     srid: int,
 ) -> None:
     """Refuse, before anything is spent, if views of others hang on one that gets other columns."""
-    schema = release_schema(connection)
+    schema = connection.release_schema
     columns = {relation.suffix: relation.names for relation in relations}
     for part, name in current_names(dataset, series).items():
         before = list(columns_of(connection, (schema, name)))
         same = before == columns.get(part, [])[: len(before)]
         if before and not (same and srid_of(connection, (schema, name)) in (0, srid)):
-            _require_nothing_hangs(connection, schema, name)
+            _require_no_dependents(connection, schema, name)
 
 
-def _require_nothing_hangs(connection: Connection, schema: str, view: str) -> None:
-    hanging = [(kind, format_relation(*of)) for kind, *of in dependants(connection, schema, view)]
-    if hanging:
+def _require_no_dependents(connection: Connection, schema: str, view: str) -> None:
+    found = [
+        (kind, format_relation(*of)) for kind, *of in dependent_views(connection, schema, view)
+    ]
+    if found:
         raise SchemaInUse(
             f"{format_relation(schema, view)} has to be dropped, because its columns change or go, and "
-            f"these views hang on it: {', '.join(name for _, name in hanging)}",
+            f"these views hang on it: {', '.join(name for _, name in found)}",
             remedy="drop them first, and make them anew afterwards: "
-            + "; ".join(f"DROP {kind} {name}" for kind, name in hanging),
+            + "; ".join(f"DROP {kind} {name}" for kind, name in found),
         )
+
+
+def _lock_dataset(connection: Connection, dataset_id: int) -> str:
+    """Lock a dataset's row until the end of the transaction; its name."""
+    query = "SELECT name FROM {p}.dataset WHERE dataset_id = %s FOR NO KEY UPDATE"
+    return str(connection.one_value(query, [dataset_id]))
 
 
 def next_version(connection: Connection, dataset_id: int) -> int:
     """The number of the next release; the dataset's row is locked, so that no two get the same."""
-    datasets, releases = table(connection, "dataset"), table(connection, "release")
-    connection.execute(
-        sa.select(datasets.c.dataset_id)
-        .where(datasets.c.dataset_id == dataset_id)
-        .with_for_update(key_share=True)
-    )
-    last = connection.execute(
-        sa.select(sa.func.max(releases.c.version)).where(releases.c.dataset_id == dataset_id)
-    ).scalar()
-    return (last or 0) + 1
+    _lock_dataset(connection, dataset_id)
+    last = "SELECT coalesce(max(version), 0) FROM {p}.release WHERE dataset_id = %s"
+    return int(connection.one_value(last, [dataset_id])) + 1
 
 
 def show_newest(connection: Connection, dataset_id: int, series: str | None) -> None:
@@ -595,12 +578,7 @@ def show_newest(connection: Connection, dataset_id: int, series: str | None) -> 
     Inside the transaction that publishes or withdraws, and last in it: readers wait from here to
     the commit. One at a time for a dataset: what another one withdraws is not shown again.
     """
-    datasets = table(connection, "dataset")
-    dataset = connection.execute(
-        sa.select(datasets.c.name)
-        .where(datasets.c.dataset_id == dataset_id)
-        .with_for_update(key_share=True)
-    ).scalar_one()
+    dataset = _lock_dataset(connection, dataset_id)
     newest = _newest(connection, dataset_id, series)
     for part, name in current_names(dataset, series).items():
         if newest is None:
@@ -609,25 +587,14 @@ def show_newest(connection: Connection, dataset_id: int, series: str | None) -> 
             _point_at(connection, dataset_id, newest, part, name)
 
 
-def _newest(connection: Connection, dataset_id: int, series: str | None) -> Any:
-    """The newest release that analysts may read: its number, name, version, series and relations."""
-    releases, builds = table(connection, "release"), table(connection, "build")
-    return connection.execute(
-        sa.select(
-            *(releases.c[c] for c in ("release_id", "name", "version", "series", "relations"))
-        )
-        .join(builds, builds.c.build_id == releases.c.build_id)
-        .where(
-            releases.c.dataset_id == dataset_id,
-            releases.c.series.is_not_distinct_from(series),
-            # a window is not what a dataset looks like now: a series shows them all
-            builds.c.time_window.is_(None),
-            releases.c.state == "published",
-            releases.c.grantable,
-            ~releases.c.held,
-        )
-        .order_by(releases.c.version.desc())
-    ).first()
+def _newest(session: Session, dataset_id: int, series: str | None) -> ReleaseRow | None:
+    """The newest release that analysts may read. A window is not what a dataset looks like now."""
+    condition: LiteralString = (
+        "WHERE r.dataset_id = %s AND r.series IS NOT DISTINCT FROM %s AND b.time_window IS NULL "
+        "AND r.state = 'published' AND r.grantable AND NOT r.held ORDER BY r.version DESC LIMIT 1"
+    )
+    found = select_releases(session, condition, dataset_id, series)
+    return found[0] if found else None
 
 
 def show_late(database: Database) -> None:
@@ -639,13 +606,13 @@ def show_late(database: Database) -> None:
     with database.begin() as connection:
         late = [
             (dataset_id, series)
-            for dataset_id, name, series in execute(connection, shown).fetchall()
+            for dataset_id, name, series in connection.execute(shown).fetchall()
             if (newest := _newest(connection, dataset_id, series)) is not None
             and not is_shown(connection, name, series, (newest.name, newest.version))
         ]
     for dataset_id, series in late:
         with suppress(Busy, SchemaInUse), database.begin() as connection:
-            limit_waiting(connection, LOCK_TIMEOUT)
+            connection.limit_waiting(LOCK_TIMEOUT)
             show_newest(connection, dataset_id, series)
 
 
@@ -653,17 +620,15 @@ def is_shown(
     connection: Connection,
     dataset: str,
     series: str | None,
-    newest: tuple[str, int] | None,
+    newest: tuple[str, int | None] | None,
 ) -> bool:
     """Whether the views say that they show this release; readers need not wait to hear it again."""
-    said = connection.execute(
-        sa.text("SELECT obj_description(c.oid, 'pg_class') " + OF_CLASS + _ANY_OF),
-        _views_of(connection, dataset, series),
-    ).scalars()
+    query = "SELECT obj_description(c.oid, 'pg_class') " + _CURRENT_VIEWS
+    said = connection.first_column(query, _current_views(connection, dataset, series))
     return set(said) == (set() if newest is None else {described(dataset, series, newest)})
 
 
-def described(dataset: str, series: str | None, newest: tuple[str, int]) -> str:
+def described(dataset: str, series: str | None, newest: tuple[str, int | None]) -> str:
     """The comment of the views over a release; `show_current` writes the same."""
     return f"{_begins(dataset, series)} now {newest[0]}, version {newest[1]}. See catalog."
 
@@ -685,7 +650,7 @@ def _point_at(
     name: str,
 ) -> None:
     """Let a view show a part of this release; if it has none, there is no view."""
-    schema = release_schema(connection)
+    schema = connection.release_schema
     before, now = (
         [(column.name, column.shown) for column in columns_of(connection, (schema, r)).values()]
         for r in (name, release.name + part)
@@ -696,7 +661,7 @@ def _point_at(
         # another SRID, or areas no longer: a view's columns can neither change their type nor go
         _drop(connection, dataset_id, release.series, part, name)
     if now:
-        call(connection, "show_current", release.release_id, part)
+        connection.call("show_current", release.release_id, part)
 
 
 def _drop(
@@ -706,10 +671,10 @@ def _drop(
     part: str,
     name: str,
 ) -> None:
-    schema = release_schema(connection)
-    _require_nothing_hangs(connection, schema, name)
+    schema = connection.release_schema
+    _require_no_dependents(connection, schema, name)
     try:
-        call(connection, "drop_current", dataset_id, series, part)
+        connection.call("drop_current", dataset_id, series, part)
     except driver_errors.DependentObjectsStillExist as error:
         # names of relations only: the detail of this error never holds a row
         raise SchemaInUse(
@@ -737,14 +702,11 @@ def approve_release(
     check: raises, in the same transaction, if it must not be granted.
     """
     with database.begin() as connection:
-        catalog = table(connection, "catalog", released=True)
         check(connection)
-        limit_waiting(connection, LOCK_TIMEOUT)
-        call(connection, "approve_release", release.release_id)
-        connection.execute(
-            sa.update(catalog).where(catalog.c.name == release.name).values(granted=True)
-        )
-        call(connection, "grant_release", release.release_id)
+        connection.limit_waiting(LOCK_TIMEOUT)
+        connection.call("approve_release", release.release_id)
+        update_rows(connection, "catalog", {"name": release.name}, granted=True)
+        connection.call("grant_release", release.release_id)
         if show and release.window is None:
             show_newest(connection, release.dataset_id, release.series)
 
@@ -752,75 +714,64 @@ def approve_release(
 def revoke_release(database: Database, release: ReleaseRow) -> None:
     """Let nobody read a release any more, and take it from the catalogue. The record stays."""
     with database.begin() as connection:
-        releases = table(connection, "release")
-        catalog = table(connection, "catalog", released=True)
-        limit_waiting(connection, LOCK_TIMEOUT)
-        connection.execute(
-            sa.update(releases)
-            .where(releases.c.release_id == release.release_id)
-            .values(state="withdrawing", withdrawn_at=sa.func.now())
+        connection.limit_waiting(LOCK_TIMEOUT)
+        update_release(
+            connection, release.release_id, state="withdrawing", withdrawn_at=sa.func.now()
         )
-        connection.execute(sa.delete(catalog).where(catalog.c.name == release.name))
-        call(connection, "revoke_release", release.release_id, "")
+        connection.execute("DELETE FROM {r}.catalog WHERE name = %s", [release.name])
+        connection.call("revoke_release", release.release_id, "")
         if release.series is not None:
             try:
-                with translated(database), connection.begin_nested():
-                    call(connection, "leave_series", release.release_id, True)
+                with translated(database), connection.savepoint():
+                    connection.call("leave_series", release.release_id, True)
             except Busy:
                 # who may read the series would read it there
-                call(connection, "leave_series", release.release_id, False)
+                connection.call("leave_series", release.release_id, False)
         if _is_current(connection, release):
             try:
-                with translated(database), connection.begin_nested():
+                with translated(database), connection.savepoint():
                     show_newest(connection, release.dataset_id, release.series)
             except (Busy, SchemaInUse):
                 # the views show it with the rights of their owner
-                call(connection, "revoke_release", release.release_id, "_current")
+                connection.call("revoke_release", release.release_id, "_current")
 
 
 def drop_release(database: Database, release: ReleaseRow) -> None:
     """Drop the tables of a release that nobody may read; or empty them, and say what hangs on them."""
     with database.begin() as connection:
-        releases = table(connection, "release")
-        limit_waiting(connection, LOCK_TIMEOUT)
+        connection.limit_waiting(LOCK_TIMEOUT)
         if _is_current(connection, release):
             show_newest(connection, release.dataset_id, release.series)
-        call(connection, "leave_series", release.release_id, True)
-        hanging = hanging_on(connection, release_schema(connection), release.relation_names)
-        call(connection, "drop_release", release.release_id, bool(hanging))
-        if not hanging:
-            connection.execute(
-                sa.update(releases)
-                .where(releases.c.release_id == release.release_id)
-                .values(state="withdrawn")
-            )
-    require_none(hanging)
+        connection.call("leave_series", release.release_id, True)
+        names = release.relation_names
+        dependents = dependents_of_release(connection, connection.release_schema, names)
+        connection.call("drop_release", release.release_id, bool(dependents))
+        if not dependents:
+            update_release(connection, release.release_id, state="withdrawn")
+    refuse_dependents(dependents)
 
 
-def hanging_on(
+def dependents_of_release(
     connection: Connection, schema: str, relations: Sequence[str]
 ) -> list[tuple[str, str]]:
     """Views of others that read relations of a release, each with what it is."""
-    found = [view for relation in relations for view in dependants(connection, schema, relation)]
+    found = [view for of in relations for view in dependent_views(connection, schema, of)]
     own = {(schema, relation) for relation in relations}
     return [(kind, format_relation(*view)) for kind, *view in found if tuple(view) not in own]
 
 
-def require_none(hanging: list[tuple[str, str]]) -> None:
-    if hanging:
+def refuse_dependents(found: list[tuple[str, str]]) -> None:
+    if found:
         raise SchemaInUse(
-            "these views hang on it: " + ", ".join(view for _, view in hanging),
-            remedy="; ".join(f"DROP {kind} {view}" for kind, view in hanging),
+            "these views hang on it: " + ", ".join(view for _, view in found),
+            remedy="; ".join(f"DROP {kind} {view}" for kind, view in found),
         )
 
 
 def _is_current(connection: Connection, release: ReleaseRow) -> bool:
     """Whether views of its dataset, or of its series, show the release."""
-    schema = release_schema(connection)
-    datasets = table(connection, "dataset")
-    dataset: str = connection.execute(
-        sa.select(datasets.c.name).where(datasets.c.dataset_id == release.dataset_id)
-    ).scalar_one()
+    schema, query = connection.release_schema, "SELECT name FROM {p}.dataset WHERE dataset_id = %s"
+    dataset = connection.one_value(query, [release.dataset_id])
     return bool(showing(connection, schema, release.relation_names, dataset, release.series))
 
 
@@ -832,5 +783,5 @@ def showing(
     series: str | None,
 ) -> list[str]:
     """The views over the newest release of a dataset or a series that read these relations."""
-    found = {tuple(v) for of in relations for _, *v in dependants(connection, schema, of)}
+    found = {tuple(v) for of in relations for _, *v in dependent_views(connection, schema, of)}
     return [view for view in current_names(dataset, series).values() if (schema, view) in found]

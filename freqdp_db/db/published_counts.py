@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, LiteralString
 
 import numpy as np
 from numpy.typing import NDArray
 from psycopg import sql
 
-from freqdp_db.db.connection import Connection, Database, column_list, driver, release_schema
+from freqdp_db.db.connection import Connection, Database, column_list
 from freqdp_db.db.copy import ColumnType, Layout, read_arrays
-from freqdp_db.db.names import postgis_schema, with_postgis
 from freqdp_db.db.source import relation_exists
 from freqdp_db.model.arrays import Ints, Metres
 
@@ -86,60 +85,55 @@ class PublishedCounts:
 
 
 def read_counts(connection: Connection, name: str) -> PublishedCounts:
-    schema, raw = release_schema(connection), driver(connection)
-    gis, zone = postgis_schema(connection), sql.Identifier(schema, f"{name}_zone")
-    moved = with_postgis(gis, "{st_transform}(geom, {srid})", srid=_WEB_MERCATOR)
-    rows = raw.execute(
-        with_postgis(
-            gis,
-            "SELECT name, level, {st_x}(c), {st_y}(c) FROM "
-            "(SELECT *, {st_centroid}({moved}) AS c FROM {zone}) z ORDER BY zone",
-            zone=zone,
-            moved=moved,
-        )
-    ).fetchall()
-    corners = with_postgis(
-        gis,
-        "SELECT zone, ((d).path[1]::int8 << 32) + (d).path[2] AS ring, {st_x}((d).geom) AS x, "
-        "{st_y}((d).geom) AS y FROM (SELECT zone, {st_dumppoints}({moved}) AS d FROM {zone} "
-        "WHERE level <> 'zone' OR {drawn}) p ORDER BY zone, (d).path",
-        zone=zone,
-        moved=moved,
-        drawn=len(rows) <= _MOST_DRAWN,
-    )
-    bins = raw.execute(
-        sql.SQL("SELECT name FROM {} ORDER BY bin").format(sql.Identifier(schema, f"{name}_bin"))
-    ).fetchall()
+    schema, raw = connection.release_schema, connection.driver
+
+    def text(query: LiteralString, **parts: Any) -> sql.Composed:
+        """Over the release's tables of zones, bins and roads."""
+        tables = {
+            part: sql.Identifier(schema, f"{name}_{part}") for part in ("zone", "bin", "road")
+        }
+        moved = connection.text("{st_transform}(geom, {srid})", srid=_WEB_MERCATOR)
+        return connection.text(query, moved=moved, **tables, **parts)
 
     def table(suffix: str, layout: Layout) -> Columns | None:
         if not relation_exists(connection, schema, name + suffix):
             return None
-        query = sql.SQL("SELECT {} FROM {} ORDER BY 1, 2").format(
-            column_list(layout.names), sql.Identifier(schema, name + suffix)
-        )
-        return read_arrays(raw, query, layout)
+        table, columns = sql.Identifier(schema, name + suffix), column_list(layout.names)
+        query: LiteralString = "SELECT {columns} FROM {table} ORDER BY 1, 2"
+        return read_arrays(raw, text(query, columns=columns, table=table), layout)
 
-    names, levels, x, y = zip(*rows, strict=True)
+    names, levels, x, y = zip(
+        *connection.execute(
+            text(
+                "SELECT name, level, {st_x}(c), {st_y}(c) FROM "
+                "(SELECT *, {st_centroid}({moved}) AS c FROM {zone}) z ORDER BY zone"
+            )
+        ),
+        strict=True,
+    )
+    corners = text(
+        "SELECT zone, ((d).path[1]::int8 << 32) + (d).path[2] AS ring, {st_x}((d).geom) AS x, "
+        "{st_y}((d).geom) AS y FROM (SELECT zone, {st_dumppoints}({moved}) AS d FROM {zone} "
+        "WHERE level <> 'zone' OR {drawn}) p ORDER BY zone, (d).path",
+        drawn=len(names) <= _MOST_DRAWN,
+    )
     zones = ZoneRows(
         list(names), list(levels), read_arrays(raw, corners, _CORNERS), np.array(x), np.array(y)
     )
+    bins = connection.first_column(text("SELECT name FROM {bin} ORDER BY bin"))
     road_names, road_corners = [], {name: np.zeros(0) for name in _CORNERS.names}
     if (roads := table("_roads", _ROADS)) is not None:
-        of = sql.Identifier(schema, f"{name}_road")
-        lines = with_postgis(
-            gis,
+        lines = text(
             "SELECT road AS zone, 0::int8 AS ring, {st_x}((d).geom) AS x, {st_y}((d).geom) AS y FROM "
-            "(SELECT road, {st_dumppoints}({moved}) AS d FROM {of} WHERE level = 'road') p "
-            "ORDER BY road, (d).path",
-            of=of,
-            moved=moved,
+            "(SELECT road, {st_dumppoints}({moved}) AS d FROM {road} WHERE level = 'road') p "
+            "ORDER BY road, (d).path"
         )
         road_corners = read_arrays(raw, lines, _CORNERS)
-        named = sql.SQL("SELECT name FROM {} WHERE level = 'road' ORDER BY road").format(of)
-        road_names = [road for (road,) in raw.execute(named)]
+        named = text("SELECT name FROM {road} WHERE level = 'road' ORDER BY road")
+        road_names = connection.first_column(named)
     return PublishedCounts(
         zones,
-        [bin for (bin,) in bins],
+        bins,
         table("_visits", _VISITS),
         table("_flows", _FLOWS),
         roads,
@@ -155,10 +149,11 @@ def small_counts(database: Database, name: str, least: int) -> tuple[int, int]:
         for suffix in ("_visits", "_flows"):
             if not relation_exists(connection, schema, name + suffix):
                 continue
-            query = sql.SQL(
-                "SELECT count(*) FILTER (WHERE value >= 1 AND value < {}), count(*) FROM {}"
-            ).format(sql.Literal(least), sql.Identifier(schema, name + suffix))
-            found = driver(connection).execute(query).fetchone()
-            assert found is not None
-            small, rows = small + found[0], rows + found[1]
+            query: LiteralString = (
+                "SELECT count(*) FILTER (WHERE value >= 1 AND value < {least}), count(*) "
+                "FROM {table}"
+            )
+            table = sql.Identifier(schema, name + suffix)
+            ((few, all_of_them),) = connection.execute(query, least=least, table=table)
+            small, rows = small + few, rows + all_of_them
     return small, rows

@@ -17,14 +17,8 @@ from freqdp_db.db.builds import BuildRow
 from freqdp_db.db.connection import (
     Connection,
     Database,
+    Session,
     as_json,
-    call,
-    driver,
-    execute,
-    one_value,
-    private_name,
-    rows_as,
-    select_own,
     wait_for,
 )
 from freqdp_db.db.copy import (
@@ -38,9 +32,9 @@ from freqdp_db.db.copy import (
     read_runs,
     write_records,
 )
-from freqdp_db.db.datasets import table
 from freqdp_db.db.ledger import accounts_of_same_rows
 from freqdp_db.db.names import did_you_mean
+from freqdp_db.db.tables import update_rows
 from freqdp_db.errors import AlreadyExists, BadData, Busy, NotFound, VerificationFailed
 from freqdp_db.model.arrays import Ints
 from freqdp_db.model.trajectories import EditLog, EditRuns, Edits, Operation, PfTargets, TfTargets
@@ -117,18 +111,18 @@ _SELECT = (
 _KEY = Layout([("trajectory_id", "int4"), ("released_id", "int8")])
 
 
-def _select(connection: Connection, condition: LiteralString, *values: Any) -> list[ReleaseRow]:
-    return rows_as(ReleaseRow, connection, _SELECT + condition, values)
+def select_releases(session: Session, condition: LiteralString, *values: Any) -> list[ReleaseRow]:
+    """Releases, each as `r` with its build `b`."""
+    return session.rows_as(ReleaseRow, _SELECT + condition, values)
 
 
 def find_release(database: Database, name: str) -> ReleaseRow:
     """The release of this name: the live one, else the newest that was withdrawn."""
-    with database.begin() as connection:
-        found = _select(
-            connection,
-            "WHERE r.name = %s ORDER BY r.state IN ('withdrawn', 'abandoned'), r.release_id DESC LIMIT 1",
-            name,
-        )
+    found = select_releases(
+        database,
+        "WHERE r.name = %s ORDER BY r.state IN ('withdrawn', 'abandoned'), r.release_id DESC LIMIT 1",
+        name,
+    )
     if found:
         return found[0]
     if windows := list_windows(database, name):
@@ -145,27 +139,24 @@ def find_release(database: Database, name: str) -> ReleaseRow:
 
 
 def get_release(database: Database, release_id: int) -> ReleaseRow:
-    with database.begin() as connection:
-        (found,) = _select(connection, "WHERE r.release_id = %s", release_id)
+    (found,) = select_releases(database, "WHERE r.release_id = %s", release_id)
     return found
 
 
 def list_releases(database: Database, state: str | None = None) -> list[ReleaseRow]:
     """All releases, or those in a state, oldest first."""
-    with database.begin() as connection:
-        condition = "WHERE r.state = coalesce(%s, r.state) ORDER BY r.release_id"
-        return _select(connection, condition, state)
+    condition: LiteralString = "WHERE r.state = coalesce(%s, r.state) ORDER BY r.release_id"
+    return select_releases(database, condition, state)
 
 
 def list_windows(database: Database, series: str) -> list[ReleaseRow]:
     """The published windows of a series, also those that are held, oldest first."""
-    with database.begin() as connection:
-        return _select(
-            connection,
-            "WHERE r.series = %s AND r.state = 'published' AND b.time_window IS NOT NULL "
-            "ORDER BY b.window_begin, r.release_id",
-            series,
-        )
+    return select_releases(
+        database,
+        "WHERE r.series = %s AND r.state = 'published' AND b.time_window IS NOT NULL "
+        "ORDER BY b.window_begin, r.release_id",
+        series,
+    )
 
 
 def same_request(
@@ -175,7 +166,7 @@ def same_request(
 
     series: the one that it has to belong to; None: who asks for none takes any.
     """
-    found = _select(
+    found = select_releases(
         connection,
         "WHERE r.request_hash = %s AND r.state IN ('running', 'published') "
         "AND (%s::text IS NULL OR r.series = %s) ORDER BY r.release_id DESC LIMIT 1",
@@ -186,17 +177,13 @@ def same_request(
     return found[0] if found else None
 
 
-def update_release(database: Database, release_id: int, **values: Any) -> None:
-    with database.begin() as connection:
-        releases = table(connection, "release")
-        connection.execute(
-            sa.update(releases).where(releases.c.release_id == release_id).values(**values)
-        )
+def update_release(session: Session, release_id: int, **values: Any) -> None:
+    update_rows(session, "release", {"release_id": release_id}, **values)
 
 
-def list_steps(connection: Connection, release_id: int) -> list[StepRow]:
+def list_steps(session: Session, release_id: int) -> list[StepRow]:
     query = "SELECT * FROM {p}.release_step WHERE release_id = %s ORDER BY step"
-    return rows_as(StepRow, connection, query, [release_id])
+    return session.rows_as(StepRow, query, [release_id])
 
 
 def finish_step(
@@ -208,7 +195,7 @@ def finish_step(
     )
     with database.begin() as connection:
         save_columns(connection, release_id, step, "log", logged)
-        execute(connection, update, [Jsonb(counts), digest, release_id, step])
+        connection.execute(update, [Jsonb(counts), digest, release_id, step])
 
 
 def commit_draw(
@@ -227,29 +214,27 @@ def commit_draw(
             packed = layout.pack(
                 release_id=release_id, trajectory_id=np.arange(len(key)), released_id=key
             )
-            relation = private_name(connection, "release_key")
-            write_records(driver(connection), relation, layout.names, [packed])
+            relation = connection.private_name("release_key")
+            write_records(connection.driver, relation, layout.names, [packed])
         save_columns(connection, release_id, step, "draw", drawn)
         insert = (
             "INSERT INTO {p}.release_step (release_id, step, mechanism, drawn, software) "
             "VALUES (%s, %s, %s, %s, %s)"
         )
-        execute(connection, insert, [release_id, step, mechanism, len(drawn), software])
+        connection.execute(insert, [release_id, step, mechanism, len(drawn), software])
 
 
 def load_key(connection: Connection, release_id: int) -> Ints:
     """Released id of every trajectory; empty before the first draw is committed."""
-    query = select_own(
-        connection, "release_key", _KEY.names, "trajectory_id", release_id=release_id
-    )
-    ids: Ints = read_arrays(driver(connection), query, _KEY)["released_id"]
+    query = connection.select_own("release_key", _KEY.names, "trajectory_id", release_id=release_id)
+    ids: Ints = read_arrays(connection.driver, query, _KEY)["released_id"]
     return ids
 
 
 # Recording a request for a release: queueing, names and the row, inside the caller's transaction.
 
 
-def queue_up(connection: Connection, account_id: int) -> None:
+def lock_same_rows(connection: Connection, account_id: int) -> None:
     """Requests on the same rows at the same moment go one after the other, until the transaction ends.
 
     So the second of two equal ones finds the record of the first, no two take the same name, and of two
@@ -263,7 +248,7 @@ def queue_up(connection: Connection, account_id: int) -> None:
 def keep_build(connection: Connection, build_id: int) -> None:
     """Keep the build from being swept between here and the commit."""
     query = "SELECT FROM {p}.build WHERE build_id = %s AND dropped_at IS NULL FOR SHARE"
-    alive = execute(connection, query, [build_id]).fetchone()
+    alive = connection.execute(query, [build_id]).fetchone()
     if alive is None:
         raise Busy("the dataset was rebuilt at this moment", remedy="run the command again")
 
@@ -271,13 +256,13 @@ def keep_build(connection: Connection, build_id: int) -> None:
 def used_names(connection: Connection, begin: str) -> set[str]:
     """Names of releases that begin so."""
     query = "SELECT DISTINCT name FROM {p}.release WHERE starts_with(name, %s)"
-    return {name for (name,) in execute(connection, query, [begin])}
+    return set(connection.first_column(query, [begin]))
 
 
 def request_hash(connection: Connection, build_id: int, method: str, parameters: Any) -> str:
     """What tells that a request was answered before: SQL computes it, for requests in SQL too."""
     exact = Jsonb(parameters, as_json)
-    return str(call(connection, "request_hash", build_id, method, exact))
+    return str(connection.call("request_hash", build_id, method, exact))
 
 
 def record_release(
@@ -303,12 +288,12 @@ def record_release(
         Jsonb(guarantee), series,
     ]  # fmt: skip
     try:
-        release_id = one_value(connection, query, values)
+        release_id = connection.one_value(query, values)
     except psycopg.errors.UniqueViolation:
         raise AlreadyExists(
             f"there is a release {name!r} already", remedy="choose another name with [[name]]"
         ) from None
-    (row,) = _select(connection, "WHERE r.release_id = %s", release_id)
+    (row,) = select_releases(connection, "WHERE r.release_id = %s", release_id)
     return row
 
 
@@ -328,7 +313,7 @@ class PublishedBeside:
 
 
 def published_beside(
-    connection: Connection,
+    session: Session,
     account_id: int,
     *,
     build: BuildRow | None = None,
@@ -347,15 +332,17 @@ def published_beside(
         "AND r.grantable AND NOT r.held "
         "AND coalesce(b.window_begin < %s AND %s < b.window_end, true) ORDER BY r.release_id DESC"
     )
-    accounts = accounts_of_same_rows(connection, account_id)
+    accounts = accounts_of_same_rows(session, account_id)
     states = ["published", "running"] if running else ["published"]
     window = (None, None) if build is None else (build.window_end, build.window_begin)
-    return rows_as(PublishedBeside, connection, query, [accounts, states, *window])
+    return session.rows_as(PublishedBeside, query, [accounts, states, *window])
 
 
 def method_of(connection: Connection, name: str) -> str | None:
     """The method of the newest release of this name, also of one that was withdrawn."""
-    found = _select(connection, "WHERE r.name = %s ORDER BY r.release_id DESC LIMIT 1", name)
+    found = select_releases(
+        connection, "WHERE r.name = %s ORDER BY r.release_id DESC LIMIT 1", name
+    )
     return found[0].method if found else None
 
 
@@ -366,18 +353,17 @@ def times_overlap(connection: Connection, one: int, other: int) -> bool:
         "(SELECT min(at) AS first, max(at) AS last FROM {p}.sample WHERE build_id = %s) a, "
         "(SELECT min(at) AS first, max(at) AS last FROM {p}.sample WHERE build_id = %s) b"
     )
-    return bool(one_value(connection, query, [one, other]))
+    return bool(connection.one_value(query, [one, other]))
 
 
 def ledger_head(database: Database, release: ReleaseRow) -> str:
     """The hash of the entry that a release was booked with."""
     query = "SELECT hash FROM {p}.spend WHERE release_id = %s"
-    with database.begin() as connection:
-        return str(one_value(connection, query, [release.release_id]))
+    return str(database.one_value(query, [release.release_id]))
 
 
-def give_up(database: Database, release_id: int) -> None:
-    """Mark an unfinished release as abandoned."""
+def abandon(database: Database, release_id: int) -> None:
+    """Give up an unfinished release."""
     update_release(database, release_id, state="abandoned", withdrawn_at=sa.func.now())
 
 
@@ -395,8 +381,7 @@ def find_object(database: Database, object_key: str) -> list[dict[str, Any]]:
         "AND k.trajectory_id = t.trajectory_id "
         "WHERE t.object_key = %s ORDER BY t.build_id, r.release_id"
     )
-    with database.begin() as connection:
-        return rows_as(dict[str, Any], connection, query, [object_key])
+    return database.rows_as(dict[str, Any], query, [object_key])
 
 
 # What was measured of a release: rows of `metric`.
@@ -437,25 +422,24 @@ def store_metrics(
     columns = [list(values), list(map(float, values.values())), [n in publishable for n in values]]
     with database.begin() as connection:
         if family is not None:
-            execute(connection, begins, [release_id, family])
-        execute(connection, insert, [release_id, seed, *columns])
+            connection.execute(begins, [release_id, family])
+        connection.execute(insert, [release_id, seed, *columns])
 
 
 def load_metrics(database: Database, release_id: int) -> list[MetricRow]:
     query = "SELECT * FROM {p}.metric WHERE release_id = %s ORDER BY name"
-    with database.begin() as connection:
-        return rows_as(MetricRow, connection, query, [release_id])
+    return database.rows_as(MetricRow, query, [release_id])
 
 
 def measured_value(database: Database, release_id: int, name: str) -> float | None:
     """One number of a release; None if it was not measured, or if the login may not know."""
     query = "SELECT value FROM {p}.metric WHERE release_id = %s AND name = %s"
     with database.begin() as connection:
-        relation = private_name(connection, "metric").as_string(None)
-        if not one_value(connection, "SELECT has_table_privilege(%s, 'SELECT')", [relation]):
+        relation = connection.private_name("metric").as_string(None)
+        if not connection.one_value("SELECT has_table_privilege(%s, 'SELECT')", [relation]):
             return None
-        found = execute(connection, query, [release_id, name]).fetchone()
-    return found[0] if found else None
+        found: float | None = connection.one_value(query, [release_id, name])
+    return found
 
 
 # Draws and logs of steps: named columns, in tables of their own where SQL reads them.
@@ -496,12 +480,12 @@ def save_columns(
     connection: Connection, release_id: int, step: int, part: Part, columns: Any
 ) -> None:
     """Keep a draw or a log, inside the caller's transaction."""
-    raw = driver(connection)
+    raw = connection.driver
     if isinstance(columns, EditLog):
         # those of workers come one range after the other: they are never here all at once
         write_records(
             raw,
-            private_name(connection, "edit_run"),
+            connection.private_name("edit_run"),
             ["release_id", "step", "operation", *RUN_COLUMNS],
             (
                 rows
@@ -518,7 +502,7 @@ def save_columns(
             zip(own.names, (getattr(columns, f.name) for f in fields(columns)), strict=True)
         )
         packed = layout.pack(release_id=release_id, step=step, **values)
-        write_records(raw, private_name(connection, name), layout.names, [packed])
+        write_records(raw, connection.private_name(name), layout.names, [packed])
         return
     statement = (
         "INSERT INTO {p}.step_column (release_id, step, part, name, chunk, dtype, whole, number) "
@@ -535,15 +519,15 @@ def save_columns(
                 else (ArrayOf("int8", part_of), None)
             )
             about = (release_id, step, part, field.name, chunk, column.dtype.str)
-            execute(connection, statement, [*about, *kept])
+            connection.execute(statement, [*about, *kept])
 
 
 def load_columns(connection: Connection, release_id: int, step: int, part: Part, kind: type) -> Any:
     """A draw or a log of this kind, as it was kept; the log of edits: see `load_edits`."""
-    raw = driver(connection)
+    raw = connection.driver
     if kind in _TARGETS:
         name, layout, order = _TARGETS[kind]
-        query = select_own(connection, name, layout.names, *order, release_id=release_id, step=step)
+        query = connection.select_own(name, layout.names, *order, release_id=release_id, step=step)
         found = read_arrays(raw, query, layout)
         return kind(*(found[column] for column in layout.names))
     parts: dict[str, list[Any]] = {}
@@ -551,7 +535,7 @@ def load_columns(connection: Connection, release_id: int, step: int, part: Part,
         sql.SQL(
             "SELECT name, dtype, whole, number FROM {} WHERE release_id = %s AND step = %s AND part = %s "
             "ORDER BY name, chunk"
-        ).format(private_name(connection, "step_column")),
+        ).format(connection.private_name("step_column")),
         [release_id, step, part],
         binary=True,
     )
@@ -579,11 +563,11 @@ def load_edits(
     """The edits of a step; part: of the trajectories from one on, and before another."""
 
     def runs(operation: Operation) -> EditRuns:
-        kept = select_own(
-            connection, "edit_run", RUN_COLUMNS, part=part,
+        kept = connection.select_own(
+            "edit_run", RUN_COLUMNS, part=part,
             release_id=release_id, step=step, operation=operation,
         )  # fmt: skip
-        return read_runs(driver(connection), kept, operation)
+        return read_runs(connection.driver, kept, operation)
 
     try:
         return Edits(runs("d"), runs("i"))

@@ -14,13 +14,9 @@ from psycopg.types.json import Jsonb
 from freqdp_db.db.connection import (
     Connection,
     Database,
+    Session,
     as_json,
-    call,
-    driver,
-    execute,
     from_json,
-    one_value,
-    rows_as,
     translated,
 )
 from freqdp_db.db.jobs import request_release
@@ -63,17 +59,13 @@ def _row(request: str, **columns: Any) -> ScheduleRow:
     return ScheduleRow(request=from_json(request), **columns)
 
 
-def _select(connection: Connection, condition: LiteralString, *values: Any) -> list[ScheduleRow]:
-    return rows_as(_row, connection, _SELECT + condition, values)
+def _select(session: Session, condition: LiteralString, *values: Any) -> list[ScheduleRow]:
+    return session.rows_as(_row, _SELECT + condition, values)
 
 
-def server_time(database: Database) -> datetime:
-    with database.begin() as connection:
-        return transaction_time(connection)
-
-
-def transaction_time(connection: Connection) -> datetime:
-    now: datetime = one_value(connection, "SELECT now()")
+def server_time(session: Session) -> datetime:
+    """When the transaction began."""
+    now: datetime = session.one_value("SELECT now()")
     return now
 
 
@@ -101,14 +93,14 @@ def insert_schedule(
     ]  # fmt: skip
     with database.begin() as connection:
         try:
-            schedule_id = int(one_value(connection, statement, values))
+            schedule_id = int(connection.one_value(statement, values))
         except psycopg.errors.UniqueViolation:
             raise AlreadyExists(
                 f"there is a schedule {name!r} already",
                 remedy=f"end it first (freqdp schedule drop {shlex.quote(name)}), or give this one a "
                 f"name of its own: freqdp schedule add {shlex.quote(dataset)} --name NAME",
             ) from None
-        call(connection, "wake_workers")
+        connection.call("wake_workers")
     return schedule_id
 
 
@@ -117,7 +109,7 @@ def require_accepted(database: Database, dataset: str, document: dict[str, Any])
     options = {key: value for key, value in document.items() if key != "method"}
     asked = (dataset, document["method"], None, Jsonb(options, as_json))
     with suppress(AlreadyExists, BudgetExceeded), database.begin() as connection:
-        call(connection, "check_request", *asked)
+        connection.call("check_request", *asked)
 
 
 def is_taken(connection: Connection, name: str) -> bool:
@@ -127,12 +119,11 @@ def is_taken(connection: Connection, name: str) -> bool:
         "AND state IN ('running', 'published', 'withdrawing')) "
         "OR EXISTS (SELECT FROM {p}.schedule WHERE name = %(name)s AND ended_at IS NULL)"
     )
-    return bool(one_value(connection, query, {"name": name}))
+    return bool(connection.one_value(query, {"name": name}))
 
 
 def list_schedules(database: Database) -> list[ScheduleRow]:
-    with database.begin() as connection:
-        return _select(connection, "ORDER BY s.ended_at IS NOT NULL, s.schedule_id")
+    return _select(database, "ORDER BY s.ended_at IS NOT NULL, s.schedule_id")
 
 
 def due_schedule(connection: Connection) -> ScheduleRow | None:
@@ -150,7 +141,7 @@ def has_open_job(connection: Connection, schedule_id: int) -> bool:
         "SELECT EXISTS (SELECT FROM {p}.job_queue "
         "WHERE schedule_id = %s AND state IN ('waiting', 'running'))"
     )
-    return bool(one_value(connection, query, [schedule_id]))
+    return bool(connection.one_value(query, [schedule_id]))
 
 
 def ask(connection: Connection, schedule: ScheduleRow, window: str | None = None) -> int:
@@ -159,7 +150,7 @@ def ask(connection: Connection, schedule: ScheduleRow, window: str | None = None
     window: the one that it is to be of.
     """
     request = schedule.request if window is None else {**schedule.request, "window": window}
-    with translated(), driver(connection).transaction():
+    with translated(), connection.savepoint():
         return request_release(connection, schedule.dataset, request, schedule.schedule_id)
 
 
@@ -173,16 +164,16 @@ def advance(
         "UPDATE {p}.schedule SET next_at = %s, next_window = %s, last_at = now() "
         "WHERE schedule_id = %s"
     )
-    execute(connection, query, [next_at, next_window, schedule_id])
+    connection.execute(query, [next_at, next_window, schedule_id])
 
 
-def end_schedule(connection: Connection, schedule_id: int, reason: str) -> None:
+def end_schedule(session: Session, schedule_id: int, reason: str) -> None:
     """End it for good, with a reason that everybody can read."""
     query = (
         "UPDATE {p}.schedule SET ended_at = clock_timestamp(), ended_reason = %s "
         "WHERE schedule_id = %s AND ended_at IS NULL"
     )
-    execute(connection, query, [reason, schedule_id])
+    session.execute(query, [reason, schedule_id])
 
 
 def record_refusal(
@@ -196,12 +187,12 @@ def record_refusal(
     insert = (
         "INSERT INTO {p}.job_queue (dataset_id, request) VALUES (%s, %s::jsonb) RETURNING job_id"
     )
-    job_id = one_value(connection, insert, [schedule.dataset_id, as_json(request)])
+    job_id = connection.one_value(insert, [schedule.dataset_id, as_json(request)])
     refuse = (
         "UPDATE {p}.job_queue SET state = 'refused', ended_at = clock_timestamp(), schedule_id = %s, "
         "error = %s WHERE job_id = %s"
     )
-    execute(connection, refuse, [schedule.schedule_id, error.told, job_id])
+    connection.execute(refuse, [schedule.schedule_id, error.told, job_id])
 
 
 def drop_schedule(database: Database, which: str) -> ScheduleRow:
@@ -218,6 +209,6 @@ def drop_schedule(database: Database, which: str) -> ScheduleRow:
                 f"there is no active schedule of the name or number {which!r}",
                 remedy="`freqdp schedule list` shows what there is",
             )
-        user = one_value(connection, "SELECT session_user")
+        user = connection.one_value("SELECT session_user")
         end_schedule(connection, found[0].schedule_id, f"ended by {user}")
     return found[0]

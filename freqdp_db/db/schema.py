@@ -26,13 +26,8 @@ from freqdp_db.db.connection import (
     Connection,
     Database,
     as_json,
-    driver,
-    execute,
     from_json,
     login_of,
-    one_value,
-    private_schema,
-    release_schema,
 )
 from freqdp_db.db.names import find_postgis, format_name, literal, postgis_schema, quoted
 from freqdp_db.db.rights import ROLES, grant_statements, role_statement
@@ -177,7 +172,7 @@ def open_estimates(connection: Connection, postgis: str) -> list[str]:
         "AND EXISTS (SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a "
         "WHERE a.grantee = 0 AND a.privilege_type = 'EXECUTE') ORDER BY 1"
     )
-    return [name for (name,) in execute(connection, query, [postgis, list(_FUNCTIONS)])]
+    return [name for (name,) in connection.execute(query, [postgis, list(_FUNCTIONS)])]
 
 
 def estimates_closed(names: Names) -> str:
@@ -293,33 +288,33 @@ class UpgradeResult(Document):
 def server_version(connection: Connection) -> tuple[int, str]:
     """As a number to compare, and as people write it."""
     query = "SELECT current_setting('server_version_num')::int, current_setting('server_version')"
-    ((number, shown),) = execute(connection, query).fetchall()
+    ((number, shown),) = connection.execute(query).fetchall()
     return number, shown
 
 
 def existing_roles(connection: Connection, roles: list[str]) -> set[str]:
     query = "SELECT rolname::text FROM pg_roles WHERE rolname = ANY(%s)"
-    return {role for (role,) in execute(connection, query, [roles])}
+    return {role for (role,) in connection.execute(query, [roles])}
 
 
 def names_of(connection: Connection) -> Names:
-    return Names(private_schema(connection), release_schema(connection), postgis_schema(connection))
+    return Names(connection.schema, connection.release_schema, postgis_schema(connection))
 
 
 def current_revision(connection: Connection, schema: str) -> str | None:
     table = sql.Identifier(schema, "schema_version")
     known = "SELECT to_regclass(%s) IS NOT NULL"
-    if not one_value(connection, known, [table.as_string(None)]):
+    if not connection.one_value(known, [table.as_string(None)]):
         return None
     query = sql.SQL("SELECT version_num FROM {}").format(table)
-    row = execute(connection, query).fetchone()
+    row = connection.execute(query).fetchone()
     return None if row is None else str(row[0])
 
 
 def recorded_objects(connection: Connection, schema: str) -> list[tuple[str, str, str]]:
     """(path, identity, hash) of the applied objects, in order."""
     query = sql.SQL("SELECT path, identity, hash FROM {} ORDER BY position")
-    return execute(connection, query.format(sql.Identifier(schema, "sql_object"))).fetchall()
+    return connection.execute(query.format(sql.Identifier(schema, "sql_object"))).fetchall()
 
 
 def reads_private(database: Database) -> bool:
@@ -401,7 +396,7 @@ def extension_version(connection: Connection, schema: str) -> str | None:
         "SELECT e.extversion::text FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace "
         "WHERE e.extname = %s AND n.nspname = %s"
     )
-    found = execute(connection, query, [EXTENSION, schema]).fetchone()
+    found = connection.execute(query, [EXTENSION, schema]).fetchone()
     return None if found is None else str(found[0])
 
 
@@ -428,7 +423,7 @@ def _require_free_names(connection: Connection, names: Names, revision: str | No
         "SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
         "WHERE n.nspname = %s AND c.relname = 'series'"
     )
-    if execute(connection, query, [names.release_schema]).fetchone() is not None:
+    if connection.execute(query, [names.release_schema]).fetchone() is not None:
         raise errors.AlreadyExists(
             f"{names.release_schema}.series is there, and this version keeps its own table of that name. "
             "Nothing was changed",
@@ -448,7 +443,7 @@ def objects_of_others(connection: Connection, settings: Settings) -> list[str]:
         "WHERE f.proowner <> o.owner ORDER BY 1"
     )
     values = {"private": settings.schema, "released": settings.release_schema}
-    return [name for (name,) in execute(connection, query, values)]
+    return [name for (name,) in connection.execute(query, values)]
 
 
 def _become_owner(connection: Connection, names: Names) -> None:
@@ -457,7 +452,7 @@ def _become_owner(connection: Connection, names: Names) -> None:
         "SELECT r.rolname::text, r.rolname = current_user, pg_has_role(r.oid, 'MEMBER') "
         "FROM pg_namespace n JOIN pg_roles r ON r.oid = n.nspowner WHERE n.nspname = %s"
     )
-    found = execute(connection, query, [names.schema]).fetchone()
+    found = connection.execute(query, [names.schema]).fetchone()
     if found is None:
         return
     owner, is_owner, may_be = found
@@ -475,22 +470,22 @@ def _become_owner(connection: Connection, names: Names) -> None:
             remedy=f"run `freqdp init` as {owner}, as a member of that role or as a superuser",
         )
     if not is_owner:
-        driver(connection).execute(sql.SQL("SET LOCAL ROLE {}").format(sql.Identifier(owner)))
+        connection.driver.execute(sql.SQL("SET LOCAL ROLE {}").format(sql.Identifier(owner)))
 
 
 def _run(connection: Connection, statement: str) -> None:
     # not through SQLAlchemy: without parameters a % in a name or a text stays what it is
-    driver(connection).execute(statement)
+    connection.driver.execute(statement)
 
 
 def _create_schemas(connection: Connection, names: Names) -> None:
     for schema in (names.schema, names.release_schema):
         query = "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = %s)"
-        if not one_value(connection, query, [schema]):
+        if not connection.one_value(query, [schema]):
             _require_may_create(connection, schema)
             try:
                 # waits for another session that is making it
-                with connection.begin_nested():
+                with connection.savepoint():
                     for statement in schema_statements(names, schema):
                         _run(connection, statement)
             except (psycopg.errors.UniqueViolation, psycopg.errors.DuplicateSchema):
@@ -505,7 +500,7 @@ def _lock_version(connection: Connection, schema: str) -> None:
 
 def _require_may_create(connection: Connection, schema: str) -> None:
     query = "SELECT has_database_privilege(current_database(), 'CREATE'), current_database(), current_user"
-    ((may, database, user),) = execute(connection, query).fetchall()
+    ((may, database, user),) = connection.execute(query).fetchall()
     if not may:
         raise errors.PermissionMissing(
             f"you may not create schema {schema!r} in database {database!r}",
@@ -536,7 +531,7 @@ def _changed_objects(connection: Connection, names: Names, result: UpgradeResult
         "WHERE n.nspname = %(schema)s AND c.relowner = n.nspowner AND c.relkind = 'v'"
     )
     values = {"schema": names.schema, "release": names.release_schema}
-    there = {name for (name,) in execute(connection, query, values)}
+    there = {name for (name,) in connection.execute(query, values)}
     return sorted(
         p
         for p in before.keys() | after.keys()
@@ -620,7 +615,7 @@ def _is_declared(connection: Connection, schema: str) -> bool:
     from freqdp_db.methods.registry import declarations
 
     query = sql.SQL("SELECT name, declaration::text FROM {} ORDER BY position")
-    rows = execute(connection, query.format(sql.Identifier(schema, "method")))
+    rows = connection.execute(query.format(sql.Identifier(schema, "method")))
     found = {name: from_json(text) for name, text in rows}
     return found == from_json(as_json(declarations())) and list(found) == list(declarations())
 
@@ -642,7 +637,7 @@ def _make_roles(connection: Connection, names: Names, result: UpgradeResult, req
     missing = [role for role in roles if role not in existing]
     if missing:
         query = "SELECT rolsuper OR rolcreaterole FROM pg_roles WHERE rolname = current_user"
-        may_create = one_value(connection, query)
+        may_create = connection.one_value(query)
         if not may_create:
             if require:
                 raise errors.PermissionMissing(
@@ -661,7 +656,7 @@ def _make_roles(connection: Connection, names: Names, result: UpgradeResult, req
     result.roles_created = missing
     query = "SELECT has_schema_privilege(%s, %s, 'USAGE')"
     runner = f"{names.schema}_runner"
-    granted = not result.created and one_value(connection, query, [runner, names.schema])
+    granted = not result.created and connection.one_value(query, [runner, names.schema])
     return bool(missing or require or not granted)
 
 

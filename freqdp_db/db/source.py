@@ -5,26 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, LiteralString
 
-import sqlalchemy as sa
 from psycopg import sql
 
 from freqdp_db.db.connection import (
     Connection,
-    driver,
-    one_value,
-    private_name,
-    private_schema,
-    release_schema,
-    rows_as,
+    Session,
 )
 from freqdp_db.db.names import (
     format_name,
     format_relation,
     parse_relation,
-    postgis_schema,
-    with_postgis,
 )
 from freqdp_db.errors import BadInput, NotFound, PermissionMissing
 
@@ -32,42 +24,49 @@ INTEGERS = {"int2", "int4", "int8"}
 NUMBERS = INTEGERS | {"float4", "float8", "numeric"}
 TIMES = {"timestamptz", "timestamp", "date"}
 
-OF_CLASS = "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
-IS_RELATION = "WHERE n.nspname = :schema AND c.relname = :relation "
-_HAS_ROWS = "AND c.relkind IN ('r', 'v', 'm', 'f', 'p') "
-_COLUMNS = "JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped "
+HAS_ROWS = "c.relkind IN ('r', 'v', 'm', 'f', 'p')"
+OID_OF = sql.SQL(
+    "(SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+    "WHERE n.nspname = %(schema)s AND c.relname = %(relation)s)"
+)
+"""The part `{oid}` of a query with the values of `named_relation`."""
 _READABLE_BY = """
-    SELECT coalesce(
-        has_schema_privilege(r.oid, n.oid, 'USAGE') AND has_table_privilege(r.oid, c.oid, 'SELECT')
-        AND (NOT c.relrowsecurity OR r.rolbypassrls OR r.rolsuper
-            OR (NOT c.relforcerowsecurity AND pg_has_role(r.oid, c.relowner, 'USAGE')))
-        AND (r.rolsuper OR NOT EXISTS (SELECT FROM unnest(c.reloptions) AS o
-            WHERE o ~* '^security_invoker=(true|on|yes|1|t|y)$')),
-        false)
-    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-    LEFT JOIN pg_roles r ON r.rolname = :login
-    WHERE n.nspname = :schema AND c.relname = :relation AND c.relkind IN ('r', 'v', 'm', 'f', 'p')
+    coalesce((
+        SELECT has_schema_privilege(r.oid, c.relnamespace, 'USAGE')
+            AND has_table_privilege(r.oid, c.oid, 'SELECT')
+            AND (NOT c.relrowsecurity OR r.rolbypassrls OR r.rolsuper
+                OR (NOT c.relforcerowsecurity AND pg_has_role(r.oid, c.relowner, 'USAGE')))
+            AND (r.rolsuper OR NOT EXISTS (SELECT FROM unnest(c.reloptions) AS o
+                WHERE o ~* '^security_invoker=(true|on|yes|1|t|y)$'))
+        FROM pg_roles r WHERE r.rolname = %(login)s
+    ), false)
     """
 
 
 # What the catalogues say.
 
 
-def ask_of(connection: Connection, query: str, relation: tuple[str, str], **values: Any) -> Any:
-    """Ask for something of a relation; the query has `IS_RELATION`."""
-    named = {"schema": relation[0], "relation": relation[1]}
-    return connection.execute(sa.text(query), named | values)
+def named_relation(relation: tuple[str, str]) -> dict[str, str]:
+    """The values of `OID_OF`."""
+    return {"schema": relation[0], "relation": relation[1]}
 
 
-def relation_exists(connection: Connection, schema: str, relation: str) -> bool:
-    found = ask_of(connection, "SELECT 1 " + OF_CLASS + IS_RELATION, (schema, relation))
-    return found.scalar() is not None
+def catalog_value(
+    session: Session, expression: LiteralString, relation: tuple[str, str], **values: Any
+) -> Any:
+    """An expression over the row `c` of pg_class of a relation; None: there is no such relation."""
+    query = "SELECT {expression} FROM pg_class c WHERE c.oid = {oid}"
+    parts = {"expression": sql.SQL(expression), "oid": OID_OF}
+    return session.one_value(query, named_relation(relation) | values, **parts)
 
 
-def is_table(connection: Connection, relation: tuple[str, str]) -> bool:
+def relation_exists(session: Session, schema: str, relation: str) -> bool:
+    return catalog_value(session, "true", (schema, relation)) is not None
+
+
+def is_table(session: Session, relation: tuple[str, str]) -> bool:
     """Whether it is a table, not a view."""
-    query = "SELECT c.relkind IN ('r', 'p') " + OF_CLASS + IS_RELATION
-    return bool(ask_of(connection, query, relation).scalar())
+    return bool(catalog_value(session, "c.relkind IN ('r', 'p')", relation))
 
 
 @dataclass(frozen=True)
@@ -80,35 +79,27 @@ class RelationColumn:
     comment: str | None = None
 
 
-def columns_of(connection: Connection, relation: tuple[str, str]) -> dict[str, RelationColumn]:
+def columns_of(session: Session, relation: tuple[str, str]) -> dict[str, RelationColumn]:
     """The columns in order, by name; none if there is no such relation."""
-    rows = ask_of(
-        connection,
+    query = (
         "SELECT a.attname::text, t.typname::text, format_type(a.atttypid, a.atttypmod), "
-        "a.attnotnull, col_description(c.oid, a.attnum) "
-        + OF_CLASS
-        + _COLUMNS
-        + "JOIN pg_type t ON t.oid = a.atttypid "
-        + IS_RELATION
-        + "ORDER BY a.attnum",
-        relation,
+        "a.attnotnull, col_description(a.attrelid, a.attnum) "
+        "FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid "
+        "WHERE a.attnum > 0 AND NOT a.attisdropped AND a.attrelid = {oid} ORDER BY a.attnum"
     )
-    return {row[0]: RelationColumn(*row) for row in rows}
+    rows = session.execute(query, named_relation(relation), oid=OID_OF)
+    return {name: RelationColumn(name, *more) for name, *more in rows}
 
 
-def key_of(connection: Connection, relation: tuple[str, str]) -> list[str]:
+def key_of(session: Session, relation: tuple[str, str]) -> list[str]:
     """The columns of the primary key of a table, in order."""
-    rows = ask_of(
-        connection,
-        "SELECT a.attname::text "
-        + OF_CLASS
-        + _COLUMNS
-        + "JOIN pg_index i ON i.indrelid = c.oid AND i.indisprimary "
-        "JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS k (number, place) "
-        "ON k.number = a.attnum " + IS_RELATION + "ORDER BY k.place",
-        relation,
+    query = (
+        "SELECT a.attname::text FROM pg_index i "
+        "JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS k (number, place) ON true "
+        "JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number "
+        "WHERE i.indisprimary AND i.indrelid = {oid} ORDER BY k.place"
     )
-    return list(rows.scalars())
+    return session.first_column(query, named_relation(relation), oid=OID_OF)
 
 
 # Relations of the user's.
@@ -176,8 +167,7 @@ class Mapping:
 def read_name(connection: Connection, text: str, option: str) -> tuple[str, str]:
     """What relation is meant: as it was typed, if there is such, else as PostgreSQL would read it."""
     typed, folded = (parse_relation(text, option, fold=fold) for fold in (False, True))
-    there = ask_of(connection, "SELECT 1 " + OF_CLASS + IS_RELATION + _HAS_ROWS, typed).first()
-    return folded if there is None else typed
+    return typed if catalog_value(connection, HAS_ROWS, typed) else folded
 
 
 def read_column(columns: Collection[str], text: str) -> str:
@@ -207,41 +197,31 @@ def find_relation(
     connection: Connection, schema: str, name: str, *, option: str = "[[source]]"
 ) -> Relation:
     """Look the relation up and make sure that we may read it; `option` is where it was named."""
-    found = ask_of(
-        connection,
-        "SELECT current_user AS login, has_schema_privilege(n.oid, 'USAGE') "
-        "AND has_table_privilege(c.oid, 'SELECT') AS readable "
-        + OF_CLASS
-        + IS_RELATION
-        + _HAS_ROWS,
-        (schema, name),
-    ).first()
-    if found is None:
+    if not catalog_value(connection, HAS_ROWS, (schema, name)):
         raise NotFound(
             f"{option}: there is no table or view {name!r} in schema {schema!r}",
             remedy=_alike(connection, schema, name)
             or f"check the name given with {option}; quote parts that hold capitals or dots",
         )
-    if not found.readable:
+    readable: LiteralString = (
+        "has_schema_privilege(c.relnamespace, 'USAGE') AND has_table_privilege(c.oid, 'SELECT')"
+    )
+    if not catalog_value(connection, readable, (schema, name)):
+        login = connection.one_value("SELECT current_user")
         raise PermissionMissing(
             f"{option}: you may not read {schema}.{name}",
-            remedy="its owner can: " + _grant((schema, name), found.login),
+            remedy="its owner can: " + _grant((schema, name), login),
         )
     return Relation(schema, name, columns_of(connection, (schema, name)))
 
 
 def _alike(connection: Connection, schema: str, name: str) -> str | None:
     """Relations of that name but for capitals, as they have to be typed."""
-    found = connection.execute(
-        sa.text(
-            "SELECT n.nspname, c.relname "
-            + OF_CLASS
-            + "WHERE lower(n.nspname) = lower(:schema) AND lower(c.relname) = lower(:relation) "
-            + _HAS_ROWS
-            + "ORDER BY 1, 2"
-        ),
-        {"schema": schema, "relation": name},
-    ).all()
+    query = (
+        "SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+        "WHERE lower(n.nspname) = lower(%s) AND lower(c.relname) = lower(%s) AND "
+    )
+    found = connection.execute(query + HAS_ROWS + " ORDER BY 1, 2", [schema, name]).fetchall()
     if not found:
         return None
     return "there is " + " and ".join(format_relation(*row) for row in found) + ": write it so"
@@ -264,7 +244,7 @@ def require_readable_by(
     Rows that a policy hides from the login, and views that read with the rights of whoever asks
     (security_invoker), would be read with the rights of this session.
     """
-    if ask_of(connection, _READABLE_BY, relation, login=login).scalar() is False:
+    if catalog_value(connection, _READABLE_BY, relation, login=login) is False:
         raise PermissionMissing(
             f"{option}: {login} asked for this, and may not read {format_relation(*relation)}",
             remedy=f"its owner can: {_grant(relation, login)}"
@@ -327,12 +307,8 @@ def declared_srid(relation: Relation, geom: str) -> int | None:
 
 def definition_of(connection: Connection, srid: int, option: str) -> str:
     """A definition of the SRID that pyproj understands: EPSG code, else the WKT."""
-    query = with_postgis(
-        postgis_schema(connection),
-        "SELECT auth_name, auth_srid, srtext FROM {spatial_ref_sys} WHERE srid = {srid}",
-        srid=srid,
-    )
-    row = driver(connection).execute(query).fetchone()
+    query = "SELECT auth_name, auth_srid, srtext FROM {spatial_ref_sys} WHERE srid = {srid}"
+    row = connection.execute(query, srid=srid).fetchone()
     if row is None:
         raise BadInput(
             f"{option} {srid}: spatial_ref_sys has no such SRID",
@@ -344,11 +320,8 @@ def definition_of(connection: Connection, srid: int, option: str) -> str:
 
 def require_timezone(connection: Connection, name: str) -> None:
     """Refuse a zone that AT TIME ZONE would not take."""
-    known = connection.execute(
-        sa.text("SELECT EXISTS (SELECT FROM pg_timezone_names WHERE lower(name) = lower(:name))"),
-        {"name": name},
-    ).scalar()
-    if not known:
+    known = "SELECT EXISTS (SELECT FROM pg_timezone_names WHERE lower(name) = lower(%s))"
+    if not connection.one_value(known, [name]):
         raise BadInput(
             f"[[timezone]] {name!r} is not a time zone that the server knows",
             remedy="give a name such as UTC, Europe/Brussels or Asia/Shanghai",
@@ -362,37 +335,35 @@ def require_timezone(connection: Connection, name: str) -> None:
 # `source_lineage` has the query; the ledger books by it.
 
 
-_LINEAGE = sql.SQL(
-    "SELECT database_key, relation_oid, source_schema, source_relation FROM {}(%s::text, %s::text)"
-)
-# A table that was only looked something up in has no column of objects.
-_MADE_FROM = sql.SQL(
-    """
+_MADE_FROM = """
     WITH behind AS (
-        SELECT database_key, relation_oid, source_schema, source_relation FROM {}(%s::text, %s::text)
+        SELECT database_key, relation_oid, source_schema, source_relation
+        FROM {p}.source_lineage(%s::text, %s::text)
         UNION
-        SELECT database_key, relation_oid, source_schema, source_relation FROM {} WHERE build_id = %s
+        SELECT database_key, relation_oid, source_schema, source_relation FROM {p}.build_source
+        WHERE build_id = %s
     ), data AS (
         SELECT * FROM behind
         UNION
         SELECT s.database_key, s.relation_oid, s.source_schema, s.source_relation
-        FROM {sources} s
+        FROM {p}.population_source s
+        -- a table that was only looked something up in has no column of objects
         WHERE s.object_column <> '' AND s.population_id IN (
-            SELECT met.population_id FROM {sources} met JOIN behind b ON
+            SELECT met.population_id FROM {p}.population_source met JOIN behind b ON
                 (b.relation_oid, b.database_key) = (met.relation_oid, met.database_key)
                 OR (b.source_schema, b.source_relation) = (met.source_schema, met.source_relation)
         )
     )
     SELECT min(format('%%I.%%I', r.source_schema, r.source_relation))
-    FROM {lineage}(%s::text, %s::text) r
+    FROM {p}.source_lineage(%s::text, %s::text) r
     WHERE r.source_schema = ANY (%s) OR EXISTS (SELECT FROM data d WHERE
         (d.relation_oid, d.database_key) = (r.relation_oid, r.database_key)
         OR (d.source_schema, d.source_relation) = (r.source_schema, r.source_relation))
     """
-)
-_UNTRACED = sql.SQL(
-    """
-    WITH behind AS (SELECT l.relation_oid::oid AS oid, l.* FROM {}(%s::text, %s::text) AS l)
+_UNTRACED = """
+    WITH behind AS (
+        SELECT l.relation_oid::oid AS oid, l.* FROM {p}.source_lineage(%s::text, %s::text) AS l
+    )
     SELECT 'the foreign table ' || oid::regclass AS what FROM behind WHERE relation_kind = 'f'
       UNION
     SELECT 'the function ' || p.oid::regprocedure
@@ -406,16 +377,12 @@ _UNTRACED = sql.SQL(
             AND e.objid = p.oid AND e.deptype = 'e')
     ORDER BY 1
     """
-)
-
-_DEFINITIONS = sql.SQL(
-    """
+_DEFINITIONS = """
     SELECT w.ev_class::regclass::text, w.ev_action::text
-    FROM {}(%s::text, %s::text) AS l JOIN pg_rewrite w ON w.ev_class = l.relation_oid
+    FROM {p}.source_lineage(%s::text, %s::text) AS l JOIN pg_rewrite w ON w.ev_class = l.relation_oid
     WHERE l.relation_kind IN ('v', 'm') AND w.ev_type = '1'
     ORDER BY 1
     """
-)
 # As PostgreSQL writes the parse tree of a view, with those of its subqueries inside.
 _CHOOSING = {
     "LIMIT": re.compile(r":limitCount \{|:limitOffset \{"),
@@ -437,10 +404,13 @@ class SourceRelation:
     source_relation: str
 
 
-def lineage(connection: Connection, schema: str, name: str) -> list[SourceRelation]:
+def lineage(session: Session, schema: str, name: str) -> list[SourceRelation]:
     """All that is behind a relation, itself with it."""
-    query = _LINEAGE.format(private_name(connection, "source_lineage"))
-    return rows_as(SourceRelation, connection, query, [schema, name])
+    query = (
+        "SELECT database_key, relation_oid, source_schema, source_relation "
+        "FROM {p}.source_lineage(%s::text, %s::text)"
+    )
+    return session.rows_as(SourceRelation, query, [schema, name])
 
 
 def require_not_from(
@@ -454,13 +424,8 @@ def require_not_from(
 
     Also another table of the same persons, as it is called or was read before, and builds and releases.
     """
-    query = _MADE_FROM.format(
-        *(private_name(connection, name) for name in ("source_lineage", "build_source")),
-        sources=private_name(connection, "population_source"),
-        lineage=private_name(connection, "source_lineage"),
-    )
-    own = [private_schema(connection), release_schema(connection)]
-    made_from = one_value(connection, query, [*source, build, *relation, own])
+    own = [connection.schema, connection.release_schema]
+    made_from = connection.one_value(_MADE_FROM, [*source, build, *relation, own])
     if made_from is not None:
         raise BadInput(
             f"{option} {format_relation(*relation)} reads the rows of {made_from}: what is made from "
@@ -469,13 +434,12 @@ def require_not_from(
         )
 
 
-def choosing(connection: Connection, schema: str, name: str, condition: str | None) -> list[str]:
+def choosing(session: Session, schema: str, name: str, condition: str | None) -> list[str]:
     """How a relation may choose rows by what other rows are, in words. Row by row choices are not named.
 
     condition: of `--where`.
     """
-    query = _DEFINITIONS.format(private_name(connection, "source_lineage"))
-    found = driver(connection).execute(query, [schema, name]).fetchall()
+    found = session.execute(_DEFINITIONS, [schema, name]).fetchall()
     said = [
         f"the view {view} has {' and '.join(words)}"
         for view, tree in found
@@ -486,7 +450,6 @@ def choosing(connection: Connection, schema: str, name: str, condition: str | No
     return said
 
 
-def untraced(connection: Connection, schema: str, name: str) -> list[str]:
+def untraced(session: Session, schema: str, name: str) -> list[str]:
     """What the relation reads that leads no further, in words."""
-    query = _UNTRACED.format(private_name(connection, "source_lineage"))
-    return [what for (what,) in driver(connection).execute(query, [schema, name])]
+    return session.first_column(_UNTRACED, [schema, name])

@@ -10,9 +10,9 @@ import psycopg
 from numpy.typing import NDArray
 from psycopg import sql
 
-from freqdp_db.db.connection import Connection, driver, one_value
+from freqdp_db.db.connection import Connection
 from freqdp_db.db.copy import Layout, read_arrays
-from freqdp_db.db.names import format_relation, postgis_schema, with_postgis
+from freqdp_db.db.names import format_relation
 from freqdp_db.db.source import columns_of, find_relation, read_column
 from freqdp_db.errors import BadInput, NotFound
 from freqdp_db.model.arrays import offsets_of
@@ -53,8 +53,7 @@ def read_points(
     """
     found = find_relation(connection, *relation, option=option)
     column = found.column(category_option, read_column(found.columns, category)).name
-    rows = with_postgis(
-        postgis_schema(connection),
+    rows = connection.text(
         "SELECT {st_x}(place) AS x, {st_y}(place) AS y, category FROM (SELECT "
         "{st_transform}({st_centroid}({geom}::{geometry}), {srid}) AS place, "
         '{category}::text COLLATE "C" AS category FROM {relation} p '
@@ -68,13 +67,13 @@ def read_points(
         "SELECT x, y, (dense_rank() OVER (ORDER BY category) - 1)::int4 AS category FROM ({}) r "
         "ORDER BY category, x, y"
     ).format(rows)
-    columns = read_arrays(driver(connection), numbered, _POINTS)
+    columns = read_arrays(connection.driver, numbered, _POINTS)
     if not len(columns["x"]):
         raise BadInput(
             f"{option}: {found.schema}.{found.name} has no point with a category",
             remedy=f"give a table of points of interest with {option}",
         )
-    names = driver(connection).execute(
+    names = connection.driver.execute(
         sql.SQL("SELECT DISTINCT category FROM ({}) r ORDER BY category").format(rows)
     )
     there = np.isfinite(columns["x"]) & np.isfinite(columns["y"])
@@ -89,14 +88,13 @@ def read_points(
 def read_area(connection: Connection, relation: tuple[str, str]) -> str:
     """The union of a table's polygons, in degrees, as GeoJSON."""
     found = find_relation(connection, *relation, option="[[region]]")
-    query = with_postgis(
-        postgis_schema(connection),
+    query = connection.text(
         "SELECT {st_asgeojson}({st_transform}({st_union}({st_collectionextract}("
         "{geom}::{geometry}, 3)), 4326), 15, 8) FROM {relation} p",
         geom=sql.Identifier("p", found.geometry_column("[[region]]")),
         relation=found.identifier,
     )
-    area = one_value(connection, query)
+    area = connection.one_value(query)
     if area is None:
         raise BadInput(
             f"[[region]] {format_relation(*relation)} has no polygon",
@@ -150,9 +148,7 @@ def select_roads(
         parts["oneway"] = "coalesce(lower({oneway}::text) IN ('true', 't', 'yes', '1'), false)"
     elif "reverse_cost" in column:
         parts["oneway"] = "coalesce({reverse_cost}::float8 < 0, false)"
-    gis = postgis_schema(connection)
-    return with_postgis(
-        gis,
+    return connection.text(
         "SELECT {id}::int8 AS id, {source}::int8 AS source, {target}::int8 AS target, "
         "{name} AS name, {kind} AS kind, {length_m} AS length_m, {speed_kmh} AS speed_kmh, "
         "{oneway} AS oneway, line.geom FROM {relation} e, LATERAL (SELECT "
@@ -161,7 +157,7 @@ def select_roads(
         relation=sql.Identifier(*relation),
         srid=srid,
         **{name: column[name] for name in _NEEDED},
-        **{name: with_postgis(gis, text, **column) for name, text in parts.items()},
+        **{name: connection.text(text, **column) for name, text in parts.items()},
     )
 
 
@@ -240,13 +236,12 @@ def _read_lines(
         "SELECT id, source, target, oneway::int::int2 AS oneway, geom FROM ({}) r "
         "WHERE id IS NOT NULL AND source IS NOT NULL AND target IS NOT NULL"
     ).format(roads)
-    corners = with_postgis(
-        postgis_schema(connection),
+    corners = connection.text(
         "SELECT id, {st_x}((d).geom) AS x, {st_y}((d).geom) AS y FROM "
         "(SELECT id, {st_dumppoints}(geom) AS d FROM ({lines}) l) p ORDER BY id, (d).path[1]",
         lines=lines,
     )
     rows = sql.SQL("SELECT id, source, target, oneway FROM ({}) l ORDER BY id").format(lines)
-    return read_arrays(driver(connection), rows, _ROADS), read_arrays(
-        driver(connection), corners, _CORNERS
+    return read_arrays(connection.driver, rows, _ROADS), read_arrays(
+        connection.driver, corners, _CORNERS
     )

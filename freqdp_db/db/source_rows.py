@@ -15,11 +15,10 @@ from typing import Any, LiteralString
 
 import numpy as np
 import psycopg
-import sqlalchemy as sa
 from numpy.typing import NDArray
 from psycopg import sql
 
-from freqdp_db.db.connection import Connection, driver, one_value
+from freqdp_db.db.connection import Connection
 from freqdp_db.db.copy import ColumnType, Layout, native, read_arrays, read_records
 from freqdp_db.db.names import postgis_schema, trusted_postgis, with_postgis
 from freqdp_db.db.source import (
@@ -83,7 +82,7 @@ class SourceReader:
         trusted = trusted_postgis(connection) if mapping.filter else None
         if trusted is not None:
             # what the filter may call without naming a schema
-            driver(connection).execute(
+            connection.driver.execute(
                 sql.SQL("SET LOCAL search_path = pg_catalog, {}, pg_temp").format(
                     sql.Identifier(trusted)
                 )
@@ -222,13 +221,13 @@ class SourceReader:
 
     def export(self) -> str:
         """The name by which other sessions read what this one reads, as long as it lasts."""
-        self._connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
-        name: str = self._connection.execute(sa.text("SELECT pg_export_snapshot()")).scalar_one()
+        self._connection.never_time_out()
+        name: str = self._connection.one_value("SELECT pg_export_snapshot()")
         return name
 
     def taken_at(self) -> datetime:
         """When the snapshot was taken."""
-        at: datetime = self._connection.execute(sa.text("SELECT now()")).scalar_one()
+        at: datetime = self._connection.one_value("SELECT now()")
         return at
 
     def blocks(self) -> int | None:
@@ -241,7 +240,7 @@ class SourceReader:
             "WHERE oid IN (SELECT relid FROM pg_partition_tree({r}::regclass) WHERE isleaf "
             "UNION SELECT c.oid FROM pg_class AS c WHERE c.oid = {r}::regclass AND relkind <> 'p')"
         ).format(r=self._relation.identifier.as_string())
-        found: int | None = one_value(self._connection, query)
+        found: int | None = self._connection.one_value(query)
         return found
 
     def check_filter(self) -> None:
@@ -280,7 +279,7 @@ class SourceReader:
         )
         # binary results need the extended protocol, which takes one statement only: a filter that
         # smuggles in a second one ends here
-        row = driver(self._connection).execute(query, binary=True).fetchone()
+        row = self._connection.driver.execute(query, binary=True).fetchone()
         assert row is not None
         rows, *excluded, only_srid = row
         return RowCounts(rows, dict(zip(_EXCLUDED, excluded, strict=True)), only_srid)
@@ -296,7 +295,7 @@ class SourceReader:
                 number=self._number_on_wire(),
                 where=self._where("{object} IS NOT NULL"),
             )
-            found = driver(self._connection).execute(query).fetchall()
+            found = self._connection.driver.execute(query).fetchall()
             if len({number for _, number, _ in found}) == len(found):
                 return sorted(found, key=lambda row: row[1] if self.integer_keys else row[0])
             self.hash_seed += 1
@@ -318,7 +317,7 @@ class SourceReader:
         )  # fmt: skip
         when: ColumnType = "float8" if self.epoch else "timestamptz"
         layout = Layout([("object", "int8"), ("at", when), ("x", "float8"), ("y", "float8")])
-        for records in read_records(driver(self._connection), query, layout, on_rows):
+        for records in read_records(self._connection.driver, query, layout, on_rows):
             yield native(records, layout)
 
 
@@ -349,7 +348,7 @@ def read_anchors(
         "SELECT array_agg(DISTINCT {st_srid}({geom})) FILTER (WHERE {geom} IS NOT NULL), "
         "count(*) FILTER (WHERE {geometrytype}({geom}) <> 'POINT') FROM {relation}"
     )
-    row = driver(connection).execute(query).fetchone()
+    row = connection.driver.execute(query).fetchone()
     assert row is not None
     srids, others = row
     if srids is None or len(srids) != 1 or srids[0] == 0 or others:
@@ -360,7 +359,7 @@ def read_anchors(
     query = of(
         "SELECT {st_x}({geom}), {st_y}({geom}) FROM {relation} WHERE {st_x}({geom}) IS NOT NULL"
     )
-    places = read_arrays(driver(connection), query, Layout([("x", "float8"), ("y", "float8")]))
+    places = read_arrays(connection.driver, query, Layout([("x", "float8"), ("y", "float8")]))
     return places["x"], places["y"], int(srids[0])
 
 
@@ -368,7 +367,7 @@ def read_pairs(connection: Connection, relation: Relation) -> list[tuple[str, st
     """The rows of a relation with two columns, as texts."""
     columns = (sql.SQL("{}::text").format(sql.Identifier(name)) for name in relation.columns)
     query = sql.SQL("SELECT {} FROM {}").format(sql.SQL(", ").join(columns), relation.identifier)
-    return driver(connection).execute(query).fetchall()
+    return connection.driver.execute(query).fetchall()
 
 
 # Trips, as the rows of their samples.

@@ -16,9 +16,8 @@ import numpy as np
 import psycopg
 from psycopg import sql
 
-from freqdp_db.db.connection import Connection, driver
+from freqdp_db.db.connection import Connection
 from freqdp_db.db.copy import Layout, copy_bytes, read_arrays
-from freqdp_db.db.names import postgis_schema, with_postgis
 from freqdp_db.db.source import (
     INTEGERS,
     Relation,
@@ -136,14 +135,13 @@ class _Reader:
         source_srid: int,
         later: Later,
     ) -> None:
-        self.connection, self.raw, self.later = connection, driver(connection), later
-        self.gis = postgis_schema(connection)
+        self.connection, self.raw, self.later = connection, connection.driver, later
         self.names: dict[str, Any] = {"metric": srid, "shown": source_srid}
         self.names["region"] = self._region(region)
         self.names["area"] = self._sql("{st_transform}({st_segmentize}({region}, 0.01), {metric})")
 
     def _sql(self, text: LiteralString, **more: Any) -> sql.Composed:
-        return with_postgis(self.gis, text, **self.names, **more)
+        return self.connection.text(text, **self.names, **more)
 
     def _rows(self, text: LiteralString, **more: Any) -> list[tuple[Any, ...]]:
         return self.raw.execute(self._sql(text, **more)).fetchall()
@@ -200,14 +198,14 @@ class _Reader:
         query = self._sql(_SHAPES, zones=squares)
         united = _UNITED_SQUARES if len(district) > MOST_ZONES else _UNITED
         with self.later() as connection:
-            for data in copy_bytes(driver(connection), query):
+            for data in copy_bytes(connection.driver, query):
                 # squares are alike: all rows are as long as the first says
                 width = int(data[2:6].view(">i4")[0])
                 rows = data.view([("count", ">i2"), ("size", ">i4"), ("shape", f"V{width}")])
                 if (rows["size"] != width).any():
                     raise BadData("the server sent a square of another size than the first")
                 yield rows["shape"]
-            yield self._united(driver(connection), squares, district, united, w=side)
+            yield self._united(connection.driver, squares, district, united, w=side)
 
     def hexagons(self, grid: HexagonGrid) -> Zones:
         """The cells of H3 that overlap the region."""

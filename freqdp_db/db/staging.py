@@ -8,24 +8,18 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-import sqlalchemy as sa
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
 from freqdp_db.db.connection import (
     Connection,
     Database,
-    call,
-    driver,
-    execute,
     is_free,
-    limit_waiting,
     numbers_left,
-    release_schema,
 )
 from freqdp_db.db.copy import write_records, writing_once
-from freqdp_db.db.datasets import table
 from freqdp_db.db.published import LOCK_TIMEOUT, next_version, retry_on_lock_timeout, show_newest
+from freqdp_db.db.tables import insert_rows
 from freqdp_db.errors import AlreadyExists, BadInput, Busy
 from freqdp_db.methods.relations import Blocks, Relation
 from freqdp_db.settings import MAX_IDENTIFIER_BYTES
@@ -51,11 +45,11 @@ class Staging:
         with self.database.begin() as connection:
             # created and filled in one transaction: a server with wal_level = minimal need not log it
             self._create(connection, relation)
-            self._fill(driver(connection), relation, blocks, created_here=True)
+            self._fill(connection.driver, relation, blocks, created_here=True)
 
     def _create(self, connection: Connection, relation: Relation) -> None:
         arguments = (self.release_id, self.method, relation.suffix, self.srid)
-        call(connection, "create_staging", *arguments)
+        connection.call("create_staging", *arguments)
 
     def _fill(self, raw: Any, relation: Relation, blocks: Blocks, **how: bool) -> None:
         name = sql.Identifier(*self.name_of(relation))
@@ -65,14 +59,13 @@ class Staging:
         """Make one index of a table. column: None, the key."""
         with self.database.begin() as connection:
             # others are made meanwhile: without workers, which would take their processors
-            driver(connection).execute("SET LOCAL max_parallel_maintenance_workers = 0")
+            connection.driver.execute("SET LOCAL max_parallel_maintenance_workers = 0")
             arguments = (self.release_id, self.method, relation.suffix, column)
-            call(connection, "index_staging", *arguments)
+            connection.call("index_staging", *arguments)
 
     def finish_indexes(self, relation: Relation) -> None:
         """The unique index becomes the primary key."""
-        with self.database.begin() as connection:
-            call(connection, "finish_staging", self.release_id, relation.suffix)
+        self.database.call("finish_staging", self.release_id, relation.suffix)
 
     def index_whole(self, relation: Relation) -> None:
         """Make all indexes of a table, one after the other."""
@@ -85,7 +78,7 @@ class Staging:
         with self.database.begin() as connection:
             for relation in relations:
                 self._create(connection, relation)
-            run = call(connection, "create_notes", "release", self.release_id)
+            run = connection.call("create_notes", "release", self.release_id)
             return int(run)
 
     def write_part(self, run: int, part: int, tables: Mapping[Relation, Blocks]) -> None:
@@ -94,19 +87,17 @@ class Staging:
         with writing_once(self.database, notes, run, part) as connection:
             if connection is not None:
                 for relation, blocks in tables.items():
-                    self._fill(driver(connection), relation, blocks)
+                    self._fill(connection.driver, relation, blocks)
 
     def forget_parts(self) -> None:
         """All parts are written."""
-        with self.database.begin() as connection:
-            call(connection, "drop_notes", "release", self.release_id)
+        self.database.call("drop_notes", "release", self.release_id)
 
 
 def drop_staging(database: Database, release_id: int) -> None:
     """For the holder of the release's lock."""
-    with database.begin() as connection:
-        # without a timeout: the server may still be at the last statement of a killed run
-        call(connection, "drop_staging", release_id)
+    # without a timeout: the server may still be at the last statement of a killed run
+    database.call("drop_staging", release_id)
 
 
 def sweep_staging(database: Database) -> None:
@@ -115,8 +106,8 @@ def sweep_staging(database: Database) -> None:
         # what is busy is left to the next run
         with suppress(Busy), database.begin() as connection:
             if is_free(connection, "release", release_id):
-                limit_waiting(connection, LOCK_TIMEOUT)
-                call(connection, "drop_staging", release_id)
+                connection.limit_waiting(LOCK_TIMEOUT)
+                connection.call("drop_staging", release_id)
 
 
 def require_free_name(connection: Connection, name: str, relations: tuple[Relation, ...]) -> None:
@@ -137,11 +128,11 @@ def require_free_name(connection: Connection, name: str, relations: tuple[Relati
         "SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
         "WHERE n.nspname = %s AND c.relname = ANY(%s)"
     )
-    schema = release_schema(connection)
-    taken = execute(connection, query, [schema, wanted]).fetchone()
+    schema = connection.release_schema
+    taken = connection.one_value(query, [schema, wanted])
     if taken is not None:
         raise AlreadyExists(
-            f"{schema} has a relation {taken[0]!r} already",
+            f"{schema} has a relation {taken!r} already",
             remedy="choose another name with [[name]], or withdraw that release",
         )
 
@@ -168,24 +159,18 @@ def publish(
     """
     published = (
         "UPDATE {p}.release SET state = 'published', published_at = now(), rows = %s, version = %s "
-        "WHERE release_id = %s"
+        "WHERE release_id = %s RETURNING published_at"
     )
     with database.begin() as connection:
-        limit_waiting(connection, LOCK_TIMEOUT)
+        connection.limit_waiting(LOCK_TIMEOUT)
         require_free_name(connection, name, relations)
         version = next_version(connection, dataset_id)
-        call(connection, "publish_tables", release_id, Jsonb(comments))
-        connection.execute(
-            sa.insert(table(connection, "catalog", released=True)).values(
-                name=name,
-                published_at=sa.func.now(),
-                version=version,
-                relations=[name + relation.suffix for relation in relations],
-                **catalog,
-            )
-        )
-        execute(connection, published, [catalog["rows"], version, release_id])
+        connection.call("publish_tables", release_id, Jsonb(comments))
+        parts = [name + relation.suffix for relation in relations]
+        row = {"name": name, "version": version, "relations": parts, **catalog}
+        published_at = connection.one_value(published, [catalog["rows"], version, release_id])
+        insert_rows(connection, "catalog", row | {"published_at": published_at})
         if catalog["granted"]:
-            call(connection, "grant_release", release_id)
+            connection.call("grant_release", release_id)
         if catalog["granted"] and show and catalog["time_window"] is None:
             show_newest(connection, dataset_id, catalog["series"])

@@ -13,6 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql as pg
 
+from freqdp_db.db.connection import Connection, Session
 from freqdp_db.settings import Settings
 
 
@@ -69,6 +70,31 @@ def metadata_for(names: Names, *, data: bool = False) -> sa.MetaData:
         _data_tables(meta)
     _release_tables(meta, names.schema, names.release_schema)
     return meta
+
+
+_OF_RELEASES = ("catalog", "series")
+"""What lies in the schema of releases."""
+
+
+def table(connection: Connection, name: str) -> sa.Table:
+    """A table of this installation."""
+    names = Names.of(connection.settings)
+    schema = names.release_schema if name in _OF_RELEASES else names.schema
+    return metadata_for(names).tables[f"{schema}.{name}"]
+
+
+def insert_rows(connection: Connection, name: str, *rows: dict[str, Any]) -> None:
+    """Add rows, each by the names of its columns."""
+    if rows:
+        connection.core.execute(sa.insert(table(connection, name)), list(rows))
+
+
+def update_rows(session: Session, name: str, where: dict[str, Any], **values: Any) -> None:
+    """Set columns of the rows that have these values."""
+    with session.transaction() as connection:
+        changed = table(connection, name)
+        conditions = [changed.c[column] == value for column, value in where.items()]
+        connection.core.execute(sa.update(changed).where(*conditions).values(**values))
 
 
 def _dataset_tables(meta: sa.MetaData, own: str) -> None:

@@ -375,7 +375,7 @@ def fire_due(database: Database) -> list[Fired]:
 def _fire(connection: Connection, database: Database, schedule: ScheduleRow) -> list[Fired]:
     """Ask for what a schedule wants. One that cannot be served ends, and says why."""
     number, refused = schedule.schedule_id, None
-    next_at = now = schedules.transaction_time(connection)
+    next_at = now = schedules.server_time(connection)
     window = schedule.next_window
     asked: list[tuple[int | None, str | None]] = []
     try:

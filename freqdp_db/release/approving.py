@@ -13,7 +13,7 @@ from freqdp_db.db.builds import find_build, sweep_builds
 from freqdp_db.db.connection import Connection, Database, hold
 from freqdp_db.db.datasets import get_dataset
 from freqdp_db.db.published import approve_release, drop_release, revoke_release, show_late
-from freqdp_db.db.releases import ReleaseRow, get_release, queue_up
+from freqdp_db.db.releases import ReleaseRow, get_release, lock_same_rows
 from freqdp_db.errors import BadInput, Busy, FreqdpError, NotFound, SchemaInUse, TooExposed
 from freqdp_db.release.conflicts import refuse_conflicting_releases
 from freqdp_db.release.request import Request
@@ -93,7 +93,7 @@ def approve(
             measured.require_within(release.name, dataset.max_exposure, dataset.name)
 
         def require_no_conflict(connection: Connection) -> None:
-            queue_up(connection, dataset.account_id)
+            lock_same_rows(connection, dataset.account_id)
             refuse_conflicting_releases(
                 connection, dataset, Request.of(release), None,
                 build=find_build(database, release.build_id), replaces=replaces,
@@ -123,7 +123,7 @@ def withdraw(database: Database, release: ReleaseRow) -> str | None:
             left = _drop(database, release)
         elif state == "running":
             staging.drop_staging(database, release.release_id)
-            releases.give_up(database, release.release_id)
+            releases.abandon(database, release.release_id)
         else:
             raise NotFound(
                 f"release {release.name!r} was withdrawn before",

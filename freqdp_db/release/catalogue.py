@@ -8,7 +8,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from decimal import Decimal
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
@@ -19,7 +18,7 @@ from freqdp_db.db.builds import BuildRow, find_build
 from freqdp_db.db.connection import Database
 from freqdp_db.db.datasets import get_dataset
 from freqdp_db.db.names import format_name, format_relation
-from freqdp_db.db.published import catalog_row, may_read, read_catalog
+from freqdp_db.db.published import CatalogRow, catalog_row, may_read, read_catalog
 from freqdp_db.db.releases import ReleaseRow, StepRow, ledger_head, list_steps, measured_value
 from freqdp_db.errors import PermissionMissing
 from freqdp_db.methods import kinds
@@ -38,25 +37,9 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Published(Document):
-    """A row of the catalogue."""
+class Published(CatalogRow, Document):
+    """A row of the catalogue, or a series as one."""
 
-    name: str
-    dataset: str
-    method: str
-    kind: Kind
-    parameters: dict[str, Any]
-    published_at: datetime
-    version: int
-    guarantee: dict[str, Any]
-    granted: bool
-    rows: int
-    ledger_head: str
-    relations: list[str]
-    time_window: str | None
-    """The day, week or month that it covers; None: all data."""
-    series: str | None
-    """The series that it belongs to."""
     schema: str = not_in_json()
 
     @property
@@ -100,14 +83,13 @@ def _with_unit(kind: kinds.Kind, value: Any) -> str:
 def published(database: Database) -> list[Published]:
     """All rows of the catalogue, oldest first."""
     schema = database.settings.release_schema
-    return [Published(**row, schema=schema) for row in read_catalog(database)]
+    return [Published(**vars(row), schema=schema) for row in read_catalog(database)]
 
 
 def find_published(database: Database, name: str) -> Published:
     """A row of the catalogue, or a series as one; raises NotFound."""
-    with database.begin() as connection:
-        row = catalog_row(connection, name)
-    return Published(**row, schema=database.settings.release_schema)
+    row = catalog_row(database, name)
+    return Published(**vars(row), schema=database.settings.release_schema)
 
 
 def may_be_granted(guarantee: dict[str, Any]) -> bool:
@@ -121,9 +103,8 @@ def require_readable(database: Database, name: str) -> None:
     Never with a GRANT on its table: that would go round the approval.
     """
     release = find_published(database, name)
-    with database.begin() as connection:
-        if may_read(connection, (release.schema, name)):
-            return
+    if may_read(database, (release.schema, name)):
+        return
     if release.granted:
         raise PermissionMissing(
             f"release {name!r} is for analysts, and this login is none",
@@ -199,8 +180,7 @@ def catalogue_entry(
     database: Database, release: ReleaseRow, request: Request, rows: int, timezone: str
 ) -> tuple[dict[str, dict[str, str]], dict[str, Any]]:
     """The comments of each relation of a release, by its suffix, and its row of the catalogue."""
-    with database.begin() as connection:
-        steps = list_steps(connection, release.release_id)
+    steps = list_steps(database, release.release_id)
     errors = request.remarks([step.counts for step in steps]).errors
     snap = find_build(database, release.build_id).snap
     notes = notes_for(request.method.kind, request.values, timezone, snap)
@@ -274,8 +254,7 @@ class Release(ReleaseRow, Document):
         schema, request = database.settings.release_schema, Request.of(release)
         dataset = get_dataset(database, release.dataset_id)
         build = find_build(database, release.build_id)
-        with database.begin() as connection:
-            steps = list_steps(connection, release.release_id)
+        steps = list_steps(database, release.release_id)
         return cls(
             **vars(release),
             spend=request.spend,

@@ -35,7 +35,7 @@ def refuse_conflicting_releases(
 
     True samples join them: who goes on as whom in the one is told by the other. Which of the two was
     first makes no difference to who has both. Inside the transaction that records or grants it, after
-    `queue_up`: one that is being made is found, too.
+    `lock_same_rows`: one that is being made is found, too.
 
     held: analysts will not have it yet; it is looked at again when it is approved, which is now if it is
     None. build: what it is made from; windows that are apart share no samples. replaces: releases that are

@@ -17,10 +17,10 @@ import freqdp_db
 from freqdp_db.dataset.memory import load_build
 from freqdp_db.db import releases, staging
 from freqdp_db.db.builds import BuildRow, find_build, sweep_builds, window_name
-from freqdp_db.db.connection import Connection, Database, hold, release_schema
+from freqdp_db.db.connection import Connection, Database, hold
 from freqdp_db.db.datasets import DatasetRow, get_dataset
 from freqdp_db.db.ledger import require_booked
-from freqdp_db.db.published import gone, require_ours, require_replaceable
+from freqdp_db.db.published import missing_message, require_current_names_free, require_replaceable
 from freqdp_db.db.releases import ReleaseRow, StepRow
 from freqdp_db.db.schema import require_declared
 from freqdp_db.db.source import relation_exists
@@ -130,7 +130,7 @@ def _ask(
     method, parameters = request.method.name, request.document()
     with database.begin() as connection:
         request_hash = releases.request_hash(connection, build.build_id, method, parameters)
-        releases.queue_up(connection, dataset.account_id)
+        releases.lock_same_rows(connection, dataset.account_id)
         if not new_draw:
             known = releases.same_request(connection, request_hash, series)
             if known is not None:
@@ -151,7 +151,7 @@ def _ask(
             name = _default_name(connection, dataset, build, series)
         staging.require_free_name(connection, name, request.relations)
         if build.time_window is None:
-            require_ours(connection, dataset.name, series)
+            require_current_names_free(connection, dataset.name, series)
             if request.grantable and not held:
                 require_replaceable(
                     connection, dataset.name, series, request.relations, build.source_srid
@@ -178,12 +178,12 @@ def _ask(
 
 def _require_not_lost(connection: Connection, known: ReleaseRow) -> None:
     """Refuse to answer with a release whose table was dropped by hand."""
-    schema = release_schema(connection)
+    schema = connection.release_schema
     for relation in tables_of(Request.of(known), known.software):
         name = known.name + relation.suffix
         if known.state == "published" and not relation_exists(connection, schema, name):
             raise NotFound(
-                f"release {known.name!r} answers this request, but {gone(schema, name)}",
+                f"release {known.name!r} answers this request, but {missing_message(schema, name)}",
                 remedy="rename it back, or withdraw the release and ask again: freqdp release withdraw "
                 f"{shlex.quote(known.name)}",
             )

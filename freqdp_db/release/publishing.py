@@ -9,6 +9,7 @@ from freqdp_db.db import connection as engine
 from freqdp_db.db import copying
 from freqdp_db.db.connection import Connection, Database
 from freqdp_db.db.names import did_you_mean
+from freqdp_db.db.published import CatalogRow, read_catalog
 from freqdp_db.errors import BadInput, Busy, NotFound
 from freqdp_db.model.documents import Document
 from freqdp_db.progress import Progress
@@ -51,7 +52,7 @@ def publish_to(source: Database, target: Database, name: str | None, progress: P
     moment. One session at a time: another one is refused.
     """
     with source.begin(snapshot=True) as connection:
-        known = copying.entries(connection)
+        known = read_catalog(connection)
         if name is not None:
             _require_granted(name, {entry.name: entry for entry in known})
         wanted = [entry for entry in known if entry.granted and name in (None, entry.name)]
@@ -63,12 +64,11 @@ def publish_to(source: Database, target: Database, name: str | None, progress: P
 def _hand_over(
     connection: Connection,
     target: Database,
-    wanted: list[copying.Entry],
+    wanted: list[CatalogRow],
     name: str | None,
     progress: Progress,
 ) -> Handed:
-    with target.begin() as there:
-        present = {_identity(entry): entry for entry in copying.entries(there)}
+    present = {_identity(entry): entry for entry in read_catalog(target)}
     ours = set(map(_identity, wanted))
     stale = [e for i, e in present.items() if i not in ours and name in (None, e.name)]
     for entry in stale:
@@ -93,12 +93,12 @@ def _hand_over(
     return Handed(copied, unchanged, [entry.name for entry in stale], list(dict.fromkeys(waiting)))
 
 
-def _identity(entry: copying.Entry) -> tuple[Any, ...]:
+def _identity(entry: CatalogRow) -> tuple[Any, ...]:
     """Tells a release from another one that has had the same name."""
     return entry.name, entry.version, entry.published_at, entry.ledger_head, entry.rows
 
 
-def _require_granted(name: str, known: dict[str, copying.Entry]) -> None:
+def _require_granted(name: str, known: dict[str, CatalogRow]) -> None:
     if name not in known:
         raise NotFound(
             f"the catalogue has no release {name!r}",

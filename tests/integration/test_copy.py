@@ -16,7 +16,6 @@ from proxy import Proxy
 from psycopg import sql
 
 from freqdp_db.db import copy as layout
-from freqdp_db.db.connection import driver
 from freqdp_db.db.copy import Layout, copy_bytes, read_arrays, write_records
 from freqdp_db.errors import ConnectionFailed
 
@@ -100,7 +99,7 @@ def test_cut_at_every_length(database_url: str) -> None:
             with opened(proxy.url) as database:
                 try:
                     with database.begin() as connection:
-                        read = len(read_arrays(driver(connection), QUERY, NARROW)["n"])
+                        read = len(read_arrays(connection.driver, QUERY, NARROW)["n"])
                 except ConnectionFailed:
                     failed += 1
                     continue
@@ -141,7 +140,7 @@ def many_files() -> Iterator[None]:
 
 def test_files_above_1023(database_url: str, many_files: None) -> None:
     with opened(database_url) as database, database.begin() as connection:
-        raw = driver(connection)
+        raw = connection.driver
         assert raw.pgconn.socket > 1023
         raw.execute(sql.SQL("CREATE TABLE {} (n int4)").format(TABLE))
         write_records(raw, TABLE, WAITING.names, chunks(2))
@@ -164,7 +163,7 @@ def test_server_goes_while_rows_are_sent(database_url: str) -> None:
 
     with opened(database_url) as database, pytest.raises(ConnectionFailed):  # noqa: SIM117
         with database.begin() as connection:
-            raw = driver(connection)
+            raw = connection.driver
             raw.execute(sql.SQL("CREATE TABLE {} (n int4)").format(TABLE))
             write_records(raw, TABLE, WAITING.names, until_gone(raw.info.backend_pid))
     assert made < 10

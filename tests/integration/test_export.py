@@ -590,7 +590,7 @@ def test_reads_the_release_schema_only(url: str, tmp_path: Path) -> None:
     other = Database(analyst, Settings(dsn=analyst), "tests")
     try:
         with pytest.raises(FreqdpError), other.begin() as connection:
-            connection.exec_driver_sql("SELECT FROM freqdp.release")
+            connection.execute("SELECT FROM freqdp.release")
         for format_name in FORMATS:
             export_release(other, row, format_name, tmp_path / format_name, Progress())
     finally:

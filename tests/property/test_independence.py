@@ -25,7 +25,7 @@ from servers import SharedServer, cloned
 from freqdp_db.dataset.building import build
 from freqdp_db.dataset.registration import Registration, register
 from freqdp_db.db.builds import Window, ended_window
-from freqdp_db.db.connection import Database, driver
+from freqdp_db.db.connection import Database
 from freqdp_db.db.datasets import find_dataset
 from freqdp_db.db.releases import ReleaseRow
 from freqdp_db.db.source_rows import SourceReader
@@ -228,7 +228,7 @@ def test_a_window_that_depends_on_other_rows_is_found_out(
 
     def as_they_come(reader: SourceReader) -> list[tuple[str, int, int]]:
         query = reader._sql("SELECT {key} FROM {rows} GROUP BY 1 ORDER BY min(ctid)")
-        come = [key for (key,) in driver(reader._connection).execute(query)]
+        come = [key for (key,) in reader._connection.driver.execute(query)]
         return sorted(objects(reader), key=lambda own: come.index(own[0]))
 
     if mutant == "late rows":

@@ -17,7 +17,7 @@ from servers import SharedServer, cloned
 from freqdp_db import errors
 from freqdp_db.db import builds as cells
 from freqdp_db.db.builds import BuildRow, load_locations, load_trajectories
-from freqdp_db.db.connection import Connection, Database, driver
+from freqdp_db.db.connection import Connection, Database
 from freqdp_db.db.copy import point_bytes
 from freqdp_db.model.arrays import Ids, Metres, offsets_from
 from freqdp_db.model.trajectories import Locations, Trajectories
@@ -117,7 +117,7 @@ def _point(x: float, y: float, srid: int) -> str:
 
 def _rows(connection: Connection, routine: str, *arguments: Any) -> list[dict[str, Any]]:
     """What one of the stored functions gives."""
-    cursor = driver(connection).execute(
+    cursor = connection.driver.execute(
         sql.SQL("SELECT * FROM freqdp.{}({})").format(
             sql.Identifier(routine), sql.SQL(", ").join(map(sql.Literal, arguments))
         )
@@ -373,9 +373,7 @@ def test_those_seen_first_all_contain_the_place(small: Any) -> None:
     with world.database.begin() as connection:
         search = "SELECT within_m FROM freqdp.search_reach(%s, %s, 3, 0.0005)"
         origin = _point(*ORIGIN_M, METRIC_SRID)
-        ((within,),) = connection.connection.driver_connection.execute(  # type: ignore[union-attr]
-            search, [world.row.build_id, origin]
-        ).fetchall()
+        ((within,),) = connection.driver.execute(search, [world.row.build_id, origin]).fetchall()
     assert within < 20, "the first reach is too short: it ends among those to skip"
     assert _near(world, 0, 0, 3) == _scan(world, *ORIGIN_M, 3, skip)
     assert _near(world, 0, 0, 9) == _scan(world, *ORIGIN_M, 9, skip)
@@ -493,7 +491,7 @@ def test_the_segments_of_a_long_trajectory(database_url: str) -> None:
         world = _load(database, "long", build_points(database, "long", "world.long"))
         x, y = ORIGIN_M[0] + 2004.0, ORIGIN_M[1] + 1503.0
         with database.begin() as connection:
-            connection.exec_driver_sql("SET LOCAL temp_file_limit = '20MB'")
+            connection.execute("SET LOCAL temp_file_limit = '20MB'")
             found = _rows(connection, "nearest_segments", "long", 0, _point(x, y, METRIC_SRID), 3)
     loss = _losses(world, x, y)
     expected = np.lexsort((world.segments.position, loss))[:3]
@@ -505,7 +503,7 @@ def test_a_build_that_went_away(small: Any) -> None:
     """Dropped between the look at the dataset and the search: said so, and not answered with none."""
     world = small([("a", 0, 0, 0)])
     with world.database.begin() as connection:
-        connection.exec_driver_sql("DELETE FROM freqdp.grid_cell")
+        connection.execute("DELETE FROM freqdp.grid_cell")
     with pytest.raises(errors.Busy):
         _near(world, 0, 0, 1)
 
