@@ -17,8 +17,8 @@ from freqdp_db.evaluation import utility
 from freqdp_db.evaluation.attacks import signatures
 from freqdp_db.evaluation.attacks.known_samples import known_samples, unicity
 from freqdp_db.evaluation.attacks.signatures import (
+    around_the_clock,
     linking_attacks,
-    most_alike_clocks,
     tf_idf,
     weigh,
 )
@@ -194,9 +194,7 @@ def test_time_of_day_goes_around_the_clock(
     for histogram, shares in ((one, a), (other, b)):
         for window, share in shares.items():
             histogram[0, window] = share
-    there = np.ones(1, np.bool_)
-    links = most_alike_clocks(one, other, (there, there), 2 / 12)
-    assert links.own[0] == pytest.approx(1 - hours / 12)
+    assert around_the_clock(one[0], other).tolist() == pytest.approx([1 - hours / 12])
 
 
 def test_hours_and_days_are_local() -> None:
