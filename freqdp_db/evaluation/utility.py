@@ -348,11 +348,7 @@ def query_error(pair: Pair, rng: np.random.Generator) -> dict[str, float]:
     """
     if not pair.original.samples:
         return {"query_error": 0.0, "query_error.mean": 0.0}
-    box = CellBox.of(pair, _INNER_EDGE_PERCENT)
-    middle = pair.original.location[rng.integers(0, pair.original.samples, _QUERIES)]
-    reach = min(box.east - box.west, box.north - box.south) * rng.uniform(*_QUERY_SIDES, _QUERIES)
-    x, y = pair.locations.x[middle], pair.locations.y[middle]
-    squares = np.column_stack([x - reach / 2, y - reach / 2, x + reach / 2, y + reach / 2])
+    squares = query_squares(pair, rng)
     counts = np.zeros((2, _QUERIES), np.int64)
     for of_side, side in zip(counts, (pair.original, pair.released), strict=True):
         visited = count_frequencies(side, len(pair.locations))
@@ -365,6 +361,15 @@ def query_error(pair: Pair, rng: np.random.Generator) -> dict[str, float]:
     alike = len(pair.original) / max(len(pair.released), 1) if pair.made_up else 1.0
     error = np.abs(counts[1] * alike - counts[0]) / np.maximum(counts[0], floor)
     return {"query_error": float(np.median(error)), "query_error.mean": float(error.mean())}
+
+
+def query_squares(pair: Pair, rng: np.random.Generator) -> NDArray[np.float64]:
+    """West, south, east and north of each square."""
+    box = CellBox.of(pair, _INNER_EDGE_PERCENT)
+    middle = pair.original.location[rng.integers(0, pair.original.samples, _QUERIES)]
+    reach = min(box.east - box.west, box.north - box.south) * rng.uniform(*_QUERY_SIDES, _QUERIES)
+    x, y = pair.locations.x[middle], pair.locations.y[middle]
+    return np.column_stack([x - reach / 2, y - reach / 2, x + reach / 2, y + reach / 2])
 
 
 def hotspot_correlation(pair: Pair) -> dict[str, float]:

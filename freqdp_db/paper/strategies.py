@@ -16,6 +16,7 @@ from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from freqdp_db.model.arrays import (
     Flags,
@@ -54,7 +55,7 @@ class SegmentRows(NamedTuple):
     position: Ids
     """Trajectory of each segment, and where in it the segment begins."""
 
-    def take(self, chosen: Ints | slice) -> SegmentRows:
+    def take(self, chosen: NDArray[Any] | slice) -> SegmentRows:
         return SegmentRows._make(column[chosen] for column in self)
 
 
@@ -72,18 +73,21 @@ def distinct_rows(trajectories: Trajectories, locations: Locations) -> SegmentRo
 
 
 class BestList:
-    """The K nearest trajectories of one query so far: what the paper calls Q_s, with the limit theta_K."""
+    """The K nearest trajectories of one query so far: what the paper calls Q_s, with the limit theta_K.
+
+    Nearest first. left_out: trajectories that the query is not about. rank: order of the trajectories among
+    equals.
+    """
 
     def __init__(self, x: float, y: float, k: int, left_out: Ids, rank: Ints) -> None:
-        self.x, self.y, self._k, self._rank = x, y, k, rank
-        self._left_out = left_out
+        self.x, self.y, self.k, self.left_out, self._rank = x, y, k, left_out, rank
         self.trajectory, self.position = np.zeros(0, np.int32), np.zeros(0, np.int32)
         self.loss_mm = np.zeros(0, np.int64)
         self.distances = 0
 
     @property
     def _worst_mm(self) -> int:
-        return int(self.loss_mm[-1]) if len(self.loss_mm) == self._k else _ANYWHERE
+        return int(self.loss_mm[-1]) if len(self.loss_mm) == self.k else _ANYWHERE
 
     @property
     def limit(self) -> float:
@@ -99,7 +103,7 @@ class BestList:
         self.distances += len(rows.ax)
         loss = loss_mm(self.x, self.y, rows)
         near = np.flatnonzero(loss <= self._worst_mm)
-        near = near[~np.isin(rows.owner[near], self._left_out)]
+        near = near[~np.isin(rows.owner[near], self.left_out)]
         if not len(near):
             return
         trajectory = np.append(self.trajectory, rows.owner[near])
@@ -108,7 +112,7 @@ class BestList:
         # of each trajectory its nearest segment, ties by position; of these the K best, ties by rank
         order = np.lexsort((position, loss, trajectory))
         first = order[np.unique(trajectory[order], return_index=True)[1]]
-        best = first[np.lexsort((self._rank[trajectory[first]], loss[first]))][: self._k]
+        best = first[np.lexsort((self._rank[trajectory[first]], loss[first]))][: self.k]
         self.trajectory, self.position, self.loss_mm = trajectory[best], position[best], loss[best]
 
 
@@ -169,6 +173,11 @@ class GridBox(NamedTuple):
         return np.minimum(u, SIDE - 1.0).astype(np.int64), np.minimum(v, SIDE - 1.0).astype(
             np.int64
         )
+
+    def cell_at(self, best: BestList) -> tuple[int, int]:
+        """Column and row of the finest cell that a query is in."""
+        u, v = self.cells_at(np.array([best.x]), np.array([best.y]))
+        return int(u[0]), int(v[0])
 
 
 def central_box(trajectories: Trajectories, locations: Locations) -> GridBox:
@@ -239,7 +248,7 @@ def _visit_rings(grid: UniformGrid, best: BestList) -> int:
     edge_y = box.y + np.arange(SIDE + 1) * (box.height / SIDE)
     edge_x[0] = edge_y[0] = -np.inf
     edge_x[-1] = edge_y[-1] = np.inf
-    column, line = (int(c) for c in box.cells_at(np.float64(best.x), np.float64(best.y)))
+    column, line = box.cell_at(best)
     for ring in range(SIDE):
         u, v = _ring(column, line, ring)
         dx = np.maximum(0.0, np.maximum(edge_x[u] - best.x, best.x - edge_x[u + 1]))
@@ -363,8 +372,8 @@ def _visit_best_fit(way: str, grid: BestFitGrid, best: BestList) -> int:
     if root_access:
         queue.append(Cell.at(grid.box, best, 0, 0, 0))
     else:  # lines 1-4
-        u, v = grid.box.cells_at(np.float64(best.x), np.float64(best.y))
-        stack.append(Cell(0.0, -int(number_of(FINEST, u, v)), FINEST, int(u), int(v)))
+        u, v = grid.box.cell_at(best)
+        stack.append(Cell(0.0, -number_of(FINEST, u, v), FINEST, u, v))
     while stack or queue:
         if not root_access:  # lines 9-12
             cell = stack.pop()
@@ -434,7 +443,7 @@ def index_bytes(index: Any) -> int:
     return sum({id(array): array.nbytes for array in _arrays(index)}.values())
 
 
-def _arrays(part: Any) -> Iterator[np.typing.NDArray[Any]]:
+def _arrays(part: Any) -> Iterator[NDArray[Any]]:
     if isinstance(part, np.ndarray):
         yield part
     elif isinstance(part, tuple):

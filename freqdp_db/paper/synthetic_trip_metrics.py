@@ -55,9 +55,7 @@ class Seen:
     patterns: Ints
 
 
-def _passing_squares(
-    trips: Trajectories, places: Locations, squares: NDArray[np.float64]
-) -> Metres:
+def passing_squares(trips: Trajectories, places: Locations, squares: NDArray[np.float64]) -> Metres:
     """Share of the trips whose straight way touches each square."""
     trip = trips.owner
     first = np.maximum(np.arange(trips.samples) - 1, trips.offsets[:-1][trip])
@@ -129,7 +127,7 @@ def _look(
         diameters=diameters(trips, places),
         lengths=trip_lengths(trips, places),
         passing=_passing(trips, *box.columns_and_rows(places, _COVERAGE_SIDE)),
-        asked=_passing_squares(trips, places, squares),
+        asked=passing_squares(trips, places, squares),
         patterns=most_frequent(*cell_sequences(trips, column, row), by_occurrence=False),
     )
 
