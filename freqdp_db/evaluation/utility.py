@@ -8,20 +8,21 @@ consecutive cells.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+from scipy.spatial import ConvexHull, QhullError
+from scipy.spatial.distance import pdist
 from scipy.special import rel_entr
 from scipy.stats import entropy, kendalltau
 
-from freqdp_db.engines.ranges import add, joined, map_ranges, merged
 from freqdp_db.evaluation.pair import CellBox, Pair, hours_of_day
 from freqdp_db.methods.frequency.counts import count_frequencies
 from freqdp_db.methods.trips import TripRule, find_trips, samples_of
-from freqdp_db.model.arrays import Ids, Ints, Metres, offsets_from, owners
+from freqdp_db.model.arrays import Ids, Ints, Metres, offsets_from, owners, within
 from freqdp_db.model.trajectories import Locations, Trajectories
 
 # Dataset and release cut into trips alike, so that weeks, pieces and synthetic trips compare.
@@ -158,54 +159,38 @@ _INNER_EDGE_PERCENT = 1.0
 _CELLS = SIDE * SIDE
 
 
-@njit(nogil=True, cache=True)
-def _walk(first, last, offsets, place, column, row, side):  # type: ignore[no-untyped-def]
-    """How many cells each trajectory passes, and which."""
-    lengths = np.zeros(last - first, np.int64)
-    room = 0
-    for t in range(first, last):
-        for i in range(offsets[t], offsets[t + 1]):
-            if i == offsets[t]:
-                room += 1
-            else:
-                a, b = place[i - 1], place[i]
-                room += abs(column[b] - column[a]) + abs(row[b] - row[a])
-    cells = np.empty(room, np.int32)
-    k = 0
-    for t in range(first, last):
-        lo, hi = offsets[t], offsets[t + 1]
-        begin = k
-        if hi > lo:
-            x, y = column[place[lo]], row[place[lo]]
-            cells[k] = y * side + x
-            k += 1
-            for i in range(lo + 1, hi):
-                to_x, to_y = column[place[i]], row[place[i]]
-                wide, high = abs(to_x - x), abs(to_y - y)
-                step_x = 1 if to_x > x else -1
-                step_y = 1 if to_y > y else -1
-                done_x = done_y = 0
-                while done_x < wide or done_y < high:
-                    # which border comes first on the straight way; at a corner, x
-                    if (1 + 2 * done_x) * high <= (1 + 2 * done_y) * wide and done_x < wide:
-                        x += step_x
-                        done_x += 1
-                    else:
-                        y += step_y
-                        done_y += 1
-                    cells[k] = y * side + x
-                    k += 1
-        lengths[t - first] = k - begin
-    return lengths, cells
-
-
 def cell_sequences(
     side: Trajectories, column: Ids, row: Ids, cells_along: int = SIDE
 ) -> tuple[Ints, Ids]:
-    """The cells that each trajectory passes, with offsets by trajectory."""
-    parts = map_ranges(_walk, side.offsets, side.offsets, side.location, column, row, cells_along)
-    lengths, cells = joined(parts)
-    return offsets_from(lengths), cells
+    """The cells that each trajectory passes, one after the other, with offsets by trajectory.
+
+    column, row: of each place, in a grid of so many cells along each side.
+    """
+    x, y, filled = column[side.location], row[side.location], side.lengths > 0
+    goes_on = ~side.ends[:-1]
+    step = np.flatnonzero(goes_on & ((x[1:] != x[:-1]) | (y[1:] != y[:-1])))
+    to_x, to_y = x[step + 1].astype(np.int64) - x[step], y[step + 1].astype(np.int64) - y[step]
+    wide, high = np.abs(to_x), np.abs(to_y)
+    # On the straight way from centre to centre, border n of x comes at (2 n + 1) / (2 wide). Borders of
+    # both kinds are put in order as whole numbers, by the common denominator 2 wide high; at a corner, x.
+    across, up = offsets_from(wide), offsets_from(high)
+    of_x, of_y = owners(across), owners(up)
+    of = np.concatenate([of_x, of_y])
+    when = np.concatenate(
+        [(2 * within(across) + 1) * high[of_x], (2 * within(up) + 1) * wide[of_y]]
+    )
+    moved = np.concatenate([np.sign(to_x)[of_x], cells_along * np.sign(to_y)[of_y]])
+    order = np.lexsort((np.arange(len(of)) >= len(of_x), when, of))
+    borders = np.bincount(side.owner[step], wide + high, len(side)).astype(np.int64)
+    offsets = offsets_from(borders + filled)
+    change, begin = np.zeros(offsets[-1], np.int64), offsets[:-1][filled]
+    later = np.ones(len(change), np.bool_)
+    later[begin] = False
+    change[later] = moved[order]
+    passed = np.cumsum(change)
+    first = side.offsets[:-1][filled]
+    own = y[first] * np.int64(cells_along) + x[first] - passed[begin]
+    return offsets, (passed + np.repeat(own, np.diff(offsets)[filled])).astype(np.int32)
 
 
 def most_frequent(offsets: Ints, cells: Ids, *, by_occurrence: bool) -> Ints:
@@ -251,6 +236,8 @@ _QUERIES = 500
 _QUERY_SIDES = (1 / 64, 1 / 8)
 _QUERY_FLOOR = 0.01
 _FAST_M_PER_US = 120_000 / 3_600 / 1e6
+_FEW_POINTS = 64
+"""Of more, the widest pair is looked for on their hull."""
 
 
 def information_loss(pair: Pair) -> dict[str, float]:
@@ -273,48 +260,19 @@ def information_loss(pair: Pair) -> dict[str, float]:
     }
 
 
-@njit(nogil=True, cache=True)
-def _widest(first, last, offsets, place, x, y):  # type: ignore[no-untyped-def]
-    """Largest distance between two of a trajectory's places, which come in order of (x, y)."""
-    diameter = np.zeros(last - first, np.float64)
-    for t in range(first, last):
-        lo, hi = offsets[t], offsets[t + 1]
-        hull = np.empty(2 * (hi - lo) + 2, np.int64)
-        size = 0
-        for turn in range(2):
-            floor = size + 2
-            for step in range(hi - lo):
-                p = place[lo + step] if turn == 0 else place[hi - 1 - step]
-                while size >= floor:
-                    a, b = hull[size - 2], hull[size - 1]
-                    cross = (x[b] - x[a]) * (y[p] - y[a]) - (y[b] - y[a]) * (x[p] - x[a])
-                    if cross > 0:
-                        break
-                    size -= 1
-                hull[size] = p
-                size += 1
-        best = 0.0
-        for i in range(size):
-            for j in range(i):
-                dx, dy = x[hull[i]] - x[hull[j]], y[hull[i]] - y[hull[j]]
-                best = max(best, dx * dx + dy * dy)
-        diameter[t - first] = np.sqrt(best)
-    return (diameter,)
-
-
 def diameters(side: Trajectories, locations: Locations) -> Metres:
-    """Of every trajectory that is not empty."""
-    # numbered in order of (x, y), a trajectory's distinct places come as its hull wants them
-    order = np.lexsort((locations.y, locations.x))
-    number = np.empty(len(order), np.int32)
-    number[order] = np.arange(len(order), dtype=np.int32)
-    visited = count_frequencies(replace(side, location=number[side.location]), len(order))
-    parts = map_ranges(
-        _widest, visited.offsets, visited.offsets, visited.location, locations.x[order],
-        locations.y[order],
-    )  # fmt: skip
-    (found,) = joined(parts)
-    return found[side.lengths > 0]
+    """Largest distance of two samples, of every trajectory that is not empty."""
+    visited = count_frequencies(side, len(locations))
+    points = np.column_stack([locations.x, locations.y])[visited.location]
+    parts = np.split(points, visited.offsets[1:-1])
+    return np.array([_widest(part) for part in parts if len(part)])
+
+
+def _widest(points: Metres) -> float:
+    if len(points) > _FEW_POINTS:
+        with suppress(QhullError):  # all on one line
+            points = points[ConvexHull(points).vertices]
+    return float(pdist(points).max(initial=0.0))
 
 
 def diameter_error(pair: Pair) -> dict[str, float]:
@@ -381,21 +339,6 @@ def _movement(side: Trajectories, locations: Locations) -> tuple[float, float]:
     return (float(fast.mean()) if len(fast) else 0.0), float(metres.sum())
 
 
-@njit(nogil=True, cache=True)
-def _count_in_boxes(first, last, boxes, offsets, place, x, y):  # type: ignore[no-untyped-def]
-    """How many trajectories of a range have a place in each box."""
-    counts = np.zeros(len(boxes), np.int64)
-    for q in range(len(boxes)):
-        west, south, east, north = boxes[q, 0], boxes[q, 1], boxes[q, 2], boxes[q, 3]
-        for t in range(first, last):
-            for i in range(offsets[t], offsets[t + 1]):
-                p = place[i]
-                if west <= x[p] <= east and south <= y[p] <= north:
-                    counts[q] += 1
-                    break
-    return (counts,)
-
-
 def query_error(pair: Pair, rng: np.random.Generator) -> dict[str, float]:
     """Median (and mean) relative error of 500 range queries that count distinct trajectories.
 
@@ -405,23 +348,28 @@ def query_error(pair: Pair, rng: np.random.Generator) -> dict[str, float]:
     """
     if not pair.original.samples:
         return {"query_error": 0.0, "query_error.mean": 0.0}
-    box = CellBox.of(pair, _INNER_EDGE_PERCENT)
-    middle = pair.original.location[rng.integers(0, pair.original.samples, _QUERIES)]
-    reach = min(box.east - box.west, box.north - box.south) * rng.uniform(*_QUERY_SIDES, _QUERIES)
-    x, y = pair.locations.x[middle], pair.locations.y[middle]
-    boxes = np.column_stack([x - reach / 2, y - reach / 2, x + reach / 2, y + reach / 2])
-    counts: list[Ints] = []
-    for side in (pair.original, pair.released):
+    squares = query_squares(pair, rng)
+    counts = np.zeros((2, _QUERIES), np.int64)
+    for of_side, side in zip(counts, (pair.original, pair.released), strict=True):
         visited = count_frequencies(side, len(pair.locations))
-        parts = map_ranges(
-            _count_in_boxes, visited.offsets, boxes, visited.offsets, visited.location,
-            pair.locations.x, pair.locations.y,
-        )  # fmt: skip
-        counts += merged(parts, add)
+        begins = visited.offsets[:-1][side.lengths > 0]
+        for query, (west, south, east, north) in enumerate(squares):
+            x, y = pair.locations.x, pair.locations.y
+            inside = (west <= x) & (x <= east) & (south <= y) & (y <= north)
+            of_side[query] = np.logical_or.reduceat(inside[visited.location], begins).sum()
     floor = _QUERY_FLOOR * len(pair)
     alike = len(pair.original) / max(len(pair.released), 1) if pair.made_up else 1.0
     error = np.abs(counts[1] * alike - counts[0]) / np.maximum(counts[0], floor)
     return {"query_error": float(np.median(error)), "query_error.mean": float(error.mean())}
+
+
+def query_squares(pair: Pair, rng: np.random.Generator) -> NDArray[np.float64]:
+    """West, south, east and north of each square."""
+    box = CellBox.of(pair, _INNER_EDGE_PERCENT)
+    middle = pair.original.location[rng.integers(0, pair.original.samples, _QUERIES)]
+    reach = min(box.east - box.west, box.north - box.south) * rng.uniform(*_QUERY_SIDES, _QUERIES)
+    x, y = pair.locations.x[middle], pair.locations.y[middle]
+    return np.column_stack([x - reach / 2, y - reach / 2, x + reach / 2, y + reach / 2])
 
 
 def hotspot_correlation(pair: Pair) -> dict[str, float]:

@@ -19,10 +19,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from freqdp_db.dataset.building import build
 from freqdp_db.dataset.memory import load_build
@@ -43,15 +42,16 @@ from freqdp_db.methods.frequency.deletion import delete_globally
 from freqdp_db.methods.frequency.insertion import Search, growing_places
 from freqdp_db.methods.frequency.partition import partitions_of
 from freqdp_db.methods.frequency.perturbation import perturb_tf
-from freqdp_db.model.arrays import Ints, offsets_from, rows_of
+from freqdp_db.model.arrays import Ints, rows_of
 from freqdp_db.model.trajectories import Locations, Trajectories
 from freqdp_db.paper.strategies import (
     STRATEGIES,
+    BestList,
     SegmentRows,
     Strategy,
+    answer,
     distinct_rows,
     index_bytes,
-    search_linear,
 )
 from freqdp_db.privacy.noise import SeededSource
 from freqdp_db.progress import Progress
@@ -68,6 +68,7 @@ _QUERIES_OF_THE_FIGURE = 500
 _ENOUGH_S, _MOST_S = 1.0, 20.0
 _MOST_ROUNDS = 10
 _TRIAL = 10
+T = TypeVar("T")
 _SHARE_OF_MEMORY = 10
 """The stored search is measured with all the memory that it wants, and with so manieth of it."""
 
@@ -99,10 +100,6 @@ class StoredSearch:
     queries: int
 
 
-Answers = tuple[Ints, Nearest]
-"""Numbers of the queries that were asked, and what was found."""
-
-
 @dataclass(frozen=True)
 class SearchRun:
     """One number of trajectories."""
@@ -117,13 +114,10 @@ class SearchRun:
     """Only of all trajectories: the build has no grid of a part of them."""
 
 
-@dataclass(frozen=True)
-class Workload:
-    """Queries for the nearest trajectories, and the trajectories that they run on."""
-
-    trajectories: Trajectories
-    queries: Queries
-    rank: Ints
+Answers = tuple[Ints, Nearest]
+"""Numbers of the queries that were asked, and what was found."""
+Workload = tuple[Trajectories, Queries, Ints]
+"""Trajectories, queries for the nearest of them, and the order of the trajectories among equals."""
 
 
 def parse_names(text: str | None) -> list[str]:
@@ -156,7 +150,7 @@ def bench_search(
     """
     with progress.stage(f"queries of {len(trajectories):,} trajectories"):
         work = _global_workload(trajectories, locations, request, queries, seed)
-    segments = len(distinct_rows(work.trajectories, locations).owner)
+    segments = len(distinct_rows(work[0], locations).owner)
     measured: list[Measured] = []
     stored: list[StoredSearch] = []
     answers: list[Answers] = []
@@ -172,9 +166,9 @@ def bench_search(
                 within, found = _measure_stored(search, memory, work, locations)
             stored.append(within)
             answers.append(found)
-    return SearchRun(
-        len(trajectories), segments, len(work.queries), _agree(answers), measured, stored
-    )
+    most = max(answers, key=lambda given: len(given[0]))
+    equal = all(_same(most, other) for other in answers)
+    return SearchRun(len(trajectories), segments, len(work[1]), equal, measured, stored)
 
 
 def part_of(trajectories: Trajectories, size: int, seed: int) -> Trajectories:
@@ -183,10 +177,6 @@ def part_of(trajectories: Trajectories, size: int, seed: int) -> Trajectories:
         return trajectories
     chosen = np.sort(np.random.default_rng(seed).choice(len(trajectories), size, replace=False))
     return trajectories.take(chosen)
-
-
-def _sample(count: int, wanted: int, seed: int) -> Ints:
-    return np.sort(np.random.default_rng(seed).permutation(count)[:wanted])
 
 
 def _global_workload(
@@ -199,63 +189,56 @@ def _global_workload(
     source = SeededSource(seed, 1)
     targets = perturb_tf(frequencies.tf, len(trajectories), candidates, epsilon, source)
     (thinned,) = delete_globally(partitions_of(trajectories, locations), targets, rank)
-    left, asked = thinned.partition, growing_places(thinned.partition, targets)
-    return Workload(left.trajectories, asked.take(_sample(len(asked), queries, seed)), rank)
+    asked = growing_places(thinned.partition, targets)
+    chosen = np.random.default_rng(seed).permutation(len(asked))[:queries]
+    return thinned.partition.trajectories, asked.take(np.sort(chosen)), rank
 
 
 def _measure(strategy: Strategy, work: Workload, locations: Locations) -> tuple[Measured, Answers]:
     """Build the index, then ask the queries again and again until they took long enough."""
+    trajectories, queries, rank = work
     with one_core():
-        # compiles; not measured
-        strategy.build(part_of(work.trajectories, 1, 0), locations, work.rank)
-        start = time.perf_counter()
-        index = strategy.build(work.trajectories, locations, work.rank)
-        build_s = time.perf_counter() - start
-        chosen = _affordable(
-            len(work.queries), lambda few: strategy.query(index, work.queries.take(few)).distances
-        )
-        queries = work.queries.take(chosen)
-        took: list[float] = []
+        strategy.build(part_of(trajectories, 1, 0), locations, rank)  # compiles; not measured
+        build_s, index = _timed(lambda: strategy.build(trajectories, locations, rank))
+        # all queries, or every so-manieth of them: as many as there is time for
+        few = np.arange(0, len(queries), max(len(queries) // _TRIAL, 1))[:_TRIAL]
+        strategy.query(index, queries.take(few[:1]))
+        few_s, _ = _timed(lambda: strategy.query(index, queries.take(few)))
+        all_s = len(queries) * few_s / max(len(few), 1)
+        chosen = np.arange(0, len(queries), max(math.ceil(all_s / _MOST_S), 1))
+        asked, took = queries.take(chosen), list[float]()
         while not took or (sum(took) < _ENOUGH_S and len(took) < _MOST_ROUNDS):
-            start = time.perf_counter()
-            found = strategy.query(index, queries)
-            took.append(time.perf_counter() - start)
+            seconds, found = _timed(lambda: strategy.query(index, asked))
+            took.append(seconds)
     each = max(len(chosen), 1)
-    return (
-        Measured(
-            strategy.name,
-            us_per_query=1e6 * float(np.median(took)) / each,
-            distances_per_query=found.distances / each,
-            cells_per_query=found.cells / each,
-            build_s=build_s,
-            index_mb=(index[1].bytes if strategy.name == GIST else index_bytes(index)) / 1e6,
-            queries=len(chosen),
-        ),
-        (chosen, found),
+    measured = Measured(
+        strategy.name,
+        us_per_query=1e6 * float(np.median(took)) / each,
+        distances_per_query=found.distances / each,
+        cells_per_query=found.cells / each,
+        build_s=build_s,
+        index_mb=(index[1].bytes if strategy.name == GIST else index_bytes(index)) / 1e6,
+        queries=len(chosen),
     )
+    return measured, (chosen, found)
+
+
+def _timed(work: Callable[[], T]) -> tuple[float, T]:
+    """Seconds, and the result."""
+    start = time.perf_counter()
+    found = work()
+    return time.perf_counter() - start, found
 
 
 def _measure_stored(
     search: Callable[[int], Search], memory: int | None, work: Workload, locations: Locations
 ) -> tuple[StoredSearch, Answers]:
     """Ask all queries at once, as a job does."""
+    trajectories, queries, rank = work
     within = search(DEFAULT_MEMORY if memory is None else memory)
-    start = time.perf_counter()
-    found = within(work.trajectories, locations, work.rank, work.queries)
-    seconds = time.perf_counter() - start
+    seconds, found = _timed(lambda: within(trajectories, locations, rank, queries))
     held = None if memory is None else memory / 1e6
-    asked = len(work.queries)
-    return StoredSearch(held, seconds, asked), (np.arange(asked), found)
-
-
-def _affordable(count: int, ask: Callable[[Ints], object]) -> Ints:
-    """Of so many queries those that a strategy has time for: all, or every so-manieth."""
-    few = np.arange(0, count, max(count // _TRIAL, 1))[:_TRIAL]
-    ask(few[:1])
-    start = time.perf_counter()
-    ask(few)
-    each = (time.perf_counter() - start) / max(len(few), 1)
-    return np.arange(0, count, max(math.ceil(count * each / _MOST_S), 1))
+    return StoredSearch(held, seconds, len(queries)), (np.arange(len(queries)), found)
 
 
 def _gist(database: Database, stack: ExitStack) -> Strategy:
@@ -268,37 +251,24 @@ def _gist(database: Database, stack: ExitStack) -> Strategy:
 
     def query(index: tuple[SegmentRows, GistIndex, Ints], queries: Queries) -> Nearest:
         rows, gist, rank = index
-        parts, given = [search_linear(rows, queries.take(np.zeros(0, np.int64)), rank)], 0
-        for i in range(len(queries)):
-            one = queries.take(np.array([i]))
-            read = gist.nearest(float(one.x[0]), float(one.y[0]), int(one.k[0]), one.skip)
-            parts.append(search_linear(rows.take(read), one, rank))
-            given += len(read)
-        trajectory, position, loss = (
-            np.concatenate(c) for c in zip(*map(_answer, parts), strict=True)
-        )
-        return Nearest(offsets_from(queries.k), trajectory, position, loss, given)
+
+        def visit(best: BestList) -> int:
+            best.compare(rows.take(gist.nearest(best.x, best.y, best.k, best.left_out)))
+            return 0
+
+        return answer(visit, queries, rank)
 
     return Strategy(GIST, build_index, query)
 
 
-def _answer(found: Nearest) -> list[NDArray[Any]]:
-    return [found.trajectory, found.position, found.loss_mm]
-
-
-def _agree(answers: list[Answers]) -> bool:
-    """Whether all give the same to the queries that they have in common, ties included."""
-    most = max(answers, key=lambda given: len(given[0]))
-    return all(_same(most, other) for other in answers)
-
-
 def _same(one: Answers, other: Answers) -> bool:
+    """Whether both give the same to the queries that they have in common, ties included."""
     _, i, j = np.intersect1d(one[0], other[0], assume_unique=True, return_indices=True)
     mine, offsets = rows_of(one[1].offsets, i)
     theirs, others = rows_of(other[1].offsets, j)
     return np.array_equal(offsets, others) and all(
-        np.array_equal(a[mine], b[theirs])
-        for a, b in zip(_answer(one[1]), _answer(other[1]), strict=True)
+        np.array_equal(getattr(one[1], column)[mine], getattr(other[1], column)[theirs])
+        for column in ("trajectory", "position", "loss_mm")
     )
 
 
@@ -314,74 +284,47 @@ def search_times(
     return {strategy.name: strategy.us_per_query for strategy in found.strategies}
 
 
-# A throwaway installation: the product itself, in schemas of its own, which are dropped at the end. Nothing
-# is published, no budget of anybody's is touched, and the source of a dataset is read only.
-
-
-@dataclass(frozen=True)
-class Workbench:
-    """An empty installation, and where its data comes from."""
-
-    database: Database
-    dataset: DatasetRow | None
-    """None: a city is made up."""
-    seed: int
-
-    def register(self, objects: int, progress: Progress) -> DatasetRow:
-        """A dataset of so many objects: a random part of the dataset, or a made-up city."""
-        name = f"size_{objects}"
-        relation = (source_schema(self.database), name)
-        if self.dataset is None:
-            mapping, srid, snap = CITY, None, DEFAULT_SNAP
-            make_city(self.database, relation, objects, _CITY_DAYS, self.seed, progress)
-        else:
-            mapping, srid, snap = self.dataset.mapping, self.dataset.srid, self.dataset.snap
-            source = (self.dataset.source_schema, self.dataset.source_relation)
-            floor.copy_objects(self.database, source, mapping.object, relation, objects, self.seed)
-        x = y = None
-        if self.dataset is not None and mapping.geom is None and self.dataset.source_srid != 4326:
-            x, y, srid = mapping.lon, mapping.lat, self.dataset.source_srid
-        register(
-            self.database,
-            Registration(
-                name=name,
-                source=format_relation(*relation),
-                object=mapping.object,
-                time=mapping.time,
-                geom=mapping.geom,
-                lon=None if x else mapping.lon,
-                lat=None if y else mapping.lat,
-                x=x,
-                y=y,
-                snap=snap,
-                srid=srid,
-                timezone=mapping.timezone,
-                filter=mapping.filter,
-                budget="1000",
-            ),
-        )
-        return find_dataset(self.database, name)
-
-
-def source_schema(database: Database) -> str:
-    return f"{database.settings.schema}_source"
+# The whole job, in an installation of its own: nothing is published, no budget of anybody's is touched, and
+# the source of a dataset is only read.
 
 
 @contextmanager
-def workbench(database: Database, dataset: DatasetRow | None, seed: int) -> Iterator[Workbench]:
-    """Create the schemas, and drop them in the end."""
-    settings = replace(
-        database.settings,
-        schema=f"freqdp_bench_{os.getpid()}",
-        release_schema=f"freqdp_bench_{os.getpid()}_release",
-    )
+def workbench(database: Database) -> Iterator[Database]:
+    """An empty installation in schemas of its own, which are dropped in the end."""
+    name = f"freqdp_bench_{os.getpid()}"
+    settings = replace(database.settings, schema=name, release_schema=f"{name}_release")
     bench = Database(database.conninfo, settings, "bench")
     try:
         schema.upgrade(bench, create_roles=False)
-        yield Workbench(bench, dataset, seed)
+        yield bench
     finally:
-        floor.drop_schemas(bench, source_schema(bench))
+        floor.drop_schemas(bench, f"{name}_source")
         bench.close()
+
+
+def register_some(
+    bench: Database, dataset: DatasetRow | None, objects: int, seed: int, progress: Progress
+) -> DatasetRow:
+    """A dataset of so many objects: a random part of one, or (None) a made-up city."""
+    name = f"size_{objects}"
+    relation = (f"{bench.settings.schema}_source", name)
+    if dataset is None:
+        make_city(bench, relation, objects, _CITY_DAYS, seed, progress)
+        mapping, srid, snap, projected = CITY, None, DEFAULT_SNAP, False
+    else:
+        source = (dataset.source_schema, dataset.source_relation)
+        floor.copy_objects(bench, source, dataset.mapping.object, relation, objects, seed)
+        mapping, snap = dataset.mapping, dataset.snap
+        projected = mapping.geom is None and dataset.source_srid != 4326
+        srid = dataset.source_srid if projected else dataset.srid
+    given = dict(vars(mapping))
+    if projected:
+        given |= {"x": mapping.lon, "y": mapping.lat, "lon": None, "lat": None}
+    asked = Registration(
+        name=name, source=format_relation(*relation), snap=snap, srid=srid, budget="1000", **given
+    )
+    register(bench, asked)
+    return find_dataset(bench, name)
 
 
 @contextmanager
@@ -392,9 +335,9 @@ def some_build(
     if dataset is not None:
         yield database, dataset.require_build()
         return
-    with workbench(database, None, seed) as bench:
-        registered = bench.register(objects, progress)
-        yield bench.database, build(bench.database, registered, progress).build_id
+    with workbench(database) as bench:
+        registered = register_some(bench, None, objects, seed, progress)
+        yield bench, build(bench, registered, progress).build_id
 
 
 def parse_sizes(text: str) -> list[int]:
@@ -440,24 +383,23 @@ class PipelineRun:
 
 
 def _run_pipeline(
-    bench: Workbench, size: int, request: Request, progress: Callable[[], Progress]
+    bench: Database,
+    dataset: DatasetRow | None,
+    size: int,
+    request: Request,
+    seed: int,
+    progress: Callable[[], Progress],
 ) -> PipelineRun:
     """Build and anonymize so many objects."""
-    database = bench.database
-    preparing = progress()
+    preparing, building, releasing = progress(), progress(), progress()
     with preparing.stage(f"take {size:,} objects"):
-        dataset = bench.register(size, preparing)
-    building = progress()
-    start = time.perf_counter()
-    built = build(database, dataset, building)
-    build_s = time.perf_counter() - start
+        part = register_some(bench, dataset, size, seed, preparing)
+    build_s, built = _timed(lambda: build(bench, part, building))
     with preparing.stage("copy floor"):
-        measured = measure_floor(database, built.build_id)
-    releasing = progress()
-    start = time.perf_counter()
-    anonymize(database, find_dataset(database, dataset.name), request, releasing)
-    seconds = time.perf_counter() - start
-    row = find_build(database, built.build_id)
+        measured = measure_floor(bench, built.build_id)
+    part = find_dataset(bench, part.name)
+    anonymize_s, _ = _timed(lambda: anonymize(bench, part, request, releasing))
+    row = find_build(bench, built.build_id)
     return PipelineRun(
         trajectories=row.trajectories,
         samples=row.samples,
@@ -465,7 +407,7 @@ def _run_pipeline(
         floor_parts=asdict(measured),
         build_s=build_s,
         build_stages=building.seconds,
-        anonymize_s=seconds,
+        anonymize_s=anonymize_s,
         anonymize_stages=releasing.seconds,
         peak_rss_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     )
@@ -560,6 +502,6 @@ def bench_pipelines(
     """Run the whole job once for each size; `progress` makes one for each run."""
     wanted = parse_sizes(sizes)
     row = None if dataset is None else find_dataset(database, dataset)
-    with workbench(database, row, seed) as bench:
-        runs = [_run_pipeline(bench, size, request, progress) for size in wanted]
+    with workbench(database) as bench:
+        runs = [_run_pipeline(bench, row, size, request, seed, progress) for size in wanted]
     return PipelineBench(dataset, runs, growth_exponent(runs))

@@ -2,47 +2,46 @@
 
 `linear` looks at every segment and defines the answer; the others find it by looking at less. `extent`
 is what a release uses. The uniform grid and the paper's hierarchical grid (section "Efficient
-Hierarchical Grid Index") are here to compare with: levels of 1 x 1 to 512 x 512 cells; a segment is in
-its best-fit cell, the finest that holds both its ends. A cell's bounds are those of the grid, and every
-segment of a visited cell is compared. (Only what is empty, with all below it, is never visited.)
-
-Cells are numbered as in `grid`: the root is 1, the children of c are 4c to 4c + 3.
+Hierarchical Grid Index") are here to compare with. They are written in plain NumPy, query by query: compare
+how many distances they compute and how many cells they visit with those of `extent`, which is compiled, and
+their times with each other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, is_dataclass
+from functools import partial
+from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
+from numpy.typing import NDArray
 
-from freqdp_db.engines.ranges import joined, map_each, map_ranges
-from freqdp_db.model.arrays import Flags, Ids, Ints, Metres, offsets_from, offsets_of, owners
-from freqdp_db.model.kernels import longer
-from freqdp_db.model.trajectories import Locations, Trajectories
-from freqdp_db.search.grid import ROOT, distinct_segments, interleave
-from freqdp_db.search.nearest import (
-    ANYWHERE,
-    ROOM,
-    Nearest,
-    Queries,
-    empty_lists,
-    index_segments,
-    limit_of,
-    mark,
-    nearest_trajectories,
-    offer,
-    pop,
-    push,
-    rough_squared_distance,
-    search,
-    sort_list,
-    squared_distance,
-    to_mm,
-    unmarked,
+from freqdp_db.model.arrays import (
+    Flags,
+    Ids,
+    Ints,
+    Metres,
+    offsets_from,
+    offsets_of,
+    owners,
+    rows_of,
 )
+from freqdp_db.model.trajectories import Locations, Trajectories
+from freqdp_db.search.grid import ROOT, distinct_segments
+from freqdp_db.search.nearest import Nearest, Queries, index_segments, nearest_trajectories
+
+DEFAULT = "extent"
+FINEST = 9
+"""The finest level: 512 x 512 cells, also of the uniform grid."""
+SIDE = 1 << FINEST
+_CELLS = 4 ** (FINEST + 1)
+_BLOCK = 1 << 14
+"""So many segments are compared at once."""
+_MOST_CELLS = 256
+"""A segment that passes more cells of the uniform grid is always compared."""
+_ANYWHERE = np.iinfo(np.int64).max
 
 
 class SegmentRows(NamedTuple):
@@ -56,8 +55,8 @@ class SegmentRows(NamedTuple):
     position: Ids
     """Trajectory of each segment, and where in it the segment begins."""
 
-    def take(self, order: Ints) -> SegmentRows:
-        return SegmentRows._make(column[order] for column in self)
+    def take(self, chosen: NDArray[Any] | slice) -> SegmentRows:
+        return SegmentRows._make(column[chosen] for column in self)
 
 
 def distinct_rows(trajectories: Trajectories, locations: Locations) -> SegmentRows:
@@ -73,36 +72,90 @@ def distinct_rows(trajectories: Trajectories, locations: Locations) -> SegmentRo
     )
 
 
-@njit(cache=True)
-def scan_rows(  # type: ignore[no-untyped-def]
-    ax, ay, bx, by, owner, position, px, py,
-    best_t, best_p, best_d, skipped, listed, slot, rank, q, held,
-):  # fmt: skip
-    """Offer rows to the list of query q; how many it holds then.
+class BestList:
+    """The K nearest trajectories of one query so far: what the paper calls Q_s, with the limit theta_K.
 
-    They are handed over as slices: an index that begins at 0 cannot be negative, so that the
-    compiler need not care for counting from the end.
+    Nearest first. left_out: trajectories that the query is not about. rank: order of the trajectories among
+    equals.
     """
-    limit2 = limit_of(best_d, held)
-    for s in range(len(ax)):
-        # the limit before anything else
-        if rough_squared_distance(px, py, ax[s], ay[s], bx[s], by[s]) > limit2:
-            continue
-        if skipped[owner[s]] != q:
-            loss = to_mm(squared_distance(px, py, ax[s], ay[s], bx[s], by[s]))
-            held = offer(
-                best_t, best_p, best_d, listed, slot, rank, q, held, owner[s], position[s], loss
-            )
-            limit2 = limit_of(best_d, held)
-    return held
+
+    def __init__(self, x: float, y: float, k: int, left_out: Ids, rank: Ints) -> None:
+        self.x, self.y, self.k, self.left_out, self._rank = x, y, k, left_out, rank
+        self.trajectory, self.position = np.zeros(0, np.int32), np.zeros(0, np.int32)
+        self.loss_mm = np.zeros(0, np.int64)
+        self.distances = 0
+
+    @property
+    def _worst_mm(self) -> int:
+        return int(self.loss_mm[-1]) if len(self.loss_mm) == self.k else _ANYWHERE
+
+    @property
+    def limit(self) -> float:
+        """Squared metres beyond which nothing can enter the list: that of the K-th, and 1 mm."""
+        return ((self._worst_mm + 1) / 1000) ** 2
+
+    def compare(self, rows: SegmentRows) -> None:
+        """Take these segments into the list where they are among the best."""
+        for begin in range(0, len(rows.ax), _BLOCK):
+            self._compare(rows.take(slice(begin, begin + _BLOCK)))
+
+    def _compare(self, rows: SegmentRows) -> None:
+        self.distances += len(rows.ax)
+        loss = loss_mm(self.x, self.y, rows)
+        near = np.flatnonzero(loss <= self._worst_mm)
+        near = near[~np.isin(rows.owner[near], self.left_out)]
+        if not len(near):
+            return
+        trajectory = np.append(self.trajectory, rows.owner[near])
+        position = np.append(self.position, rows.position[near])
+        loss = np.append(self.loss_mm, loss[near])
+        # of each trajectory its nearest segment, ties by position; of these the K best, ties by rank
+        order = np.lexsort((position, loss, trajectory))
+        first = order[np.unique(trajectory[order], return_index=True)[1]]
+        best = first[np.lexsort((self._rank[trajectory[first]], loss[first]))][: self.k]
+        self.trajectory, self.position, self.loss_mm = trajectory[best], position[best], loss[best]
 
 
-FINEST = 9
-SIDE = 1 << FINEST
-_CELLS = 4 ** (FINEST + 1)
-TOP_DOWN, BOTTOM_UP, BOTTOM_UP_DOWN = 0, 1, 2
-# All cells of a path and their siblings wait at most; Alg. 3's stack holds no more.
-_STACK = 8 * FINEST
+def loss_mm(x: float, y: float, rows: SegmentRows) -> Ints:
+    """Distances from a point to segments in whole millimetres, as `search/nearest.py` computes them."""
+    dx, dy = rows.bx - rows.ax, rows.by - rows.ay
+    length2 = dx * dx + dy * dy
+    along = (x - rows.ax) * dx + (y - rows.ay) * dy
+    t = np.divide(along, length2, out=np.zeros_like(along), where=length2 > 0)
+    t = np.clip(t, 0.0, 1.0)
+    away_x, away_y = x - (rows.ax + t * dx), y - (rows.ay + t * dy)
+    away = np.sqrt(away_x * away_x + away_y * away_y)
+    return np.floor(away * 1000.0 + 0.5).astype(np.int64)
+
+
+def answer(visit: Callable[[BestList], int], queries: Queries, rank: Ints) -> Nearest:
+    """Answer queries one after the other. visit: compares segments; gives how many cells it visited."""
+    offsets = offsets_from(queries.k)
+    trajectory, position = np.full((2, offsets[-1]), -1, np.int32)
+    loss = np.zeros(offsets[-1], np.int64)
+    distances = cells = 0
+    for q in np.flatnonzero(queries.k):
+        left_out = queries.skip[queries.skip_offsets[q] : queries.skip_offsets[q + 1]]
+        best = BestList(queries.x[q], queries.y[q], int(queries.k[q]), left_out, rank)
+        cells += visit(best)
+        distances += best.distances
+        found = slice(offsets[q], offsets[q] + len(best.trajectory))
+        trajectory[found], position[found] = best.trajectory, best.position
+        loss[found] = best.loss_mm
+    return Nearest(offsets, trajectory, position, loss, distances, cells)
+
+
+def search_linear(rows: SegmentRows, queries: Queries, rank: Ints) -> Nearest:
+    """Look at every segment, for every query: what all other strategies are measured by."""
+
+    def visit(best: BestList) -> int:
+        best.compare(rows)
+        return 0
+
+    return answer(visit, queries, rank)
+
+
+# Grids of a fixed size: the uniform one, and the paper's.
 
 
 class GridBox(NamedTuple):
@@ -113,29 +166,124 @@ class GridBox(NamedTuple):
     width: float
     height: float
 
+    def cells_at(self, x: Metres, y: Metres) -> tuple[Ints, Ints]:
+        """Column and row of the finest cell at points; what is outside goes to the border's."""
+        u = np.clip((x - self.x) / self.width, 0.0, None) * SIDE
+        v = np.clip((y - self.y) / self.height, 0.0, None) * SIDE
+        return np.minimum(u, SIDE - 1.0).astype(np.int64), np.minimum(v, SIDE - 1.0).astype(
+            np.int64
+        )
+
+    def cell_at(self, best: BestList) -> tuple[int, int]:
+        """Column and row of the finest cell that a query is in."""
+        u, v = self.cells_at(np.array([best.x]), np.array([best.y]))
+        return int(u[0]), int(v[0])
+
 
 def central_box(trajectories: Trajectories, locations: Locations) -> GridBox:
     """The box of the 0.1 to 99.9 percentiles of the samples."""
-    used = np.bincount(trajectories.location, minlength=len(locations))
-    x_min, x_max = _percentiles(locations.x, used)
-    y_min, y_max = _percentiles(locations.y, used)
-    return GridBox(x_min, y_min, max(x_max - x_min, 1.0), max(y_max - y_min, 1.0))
+    if not trajectories.samples:
+        return GridBox(0.0, 0.0, 1.0, 1.0)
+    ends = [
+        np.percentile(side[trajectories.location], (0.1, 99.9), method="inverted_cdf")
+        for side in (locations.x, locations.y)
+    ]
+    (west, east), (south, north) = (side.tolist() for side in ends)
+    return GridBox(west, south, max(east - west, 1.0), max(north - south, 1.0))
 
 
-def _percentiles(values: Metres, used: Ints) -> tuple[float, float]:
-    """The 0.1 and 99.9 percentiles of values that occur so often."""
-    if used.sum() == 0:
-        return 0.0, 0.0
-    order = np.argsort(values)
-    below = np.cumsum(used[order])
-    at = np.searchsorted(below, np.array([0.001, 0.999]) * below[-1])
-    low, high = values[order[at]]
-    return float(low), float(high)
+@dataclass(frozen=True)
+class UniformGrid:
+    """The segments, and which of them pass each of 512 x 512 cells.
+
+    Cells at the border reach to infinity, so that nothing is outside.
+    """
+
+    box: GridBox
+    rows: SegmentRows
+    always: SegmentRows
+    """Those that pass very many cells."""
+    offsets: Ints
+    """Cell [v, u] lists offsets[v * SIDE + u] to offsets[v * SIDE + u + 1] - 1."""
+    listed: Ids
+
+
+def file_uniformly(trajectories: Trajectories, locations: Locations) -> UniformGrid:
+    """List every distinct segment in the cells that it passes."""
+    box = central_box(trajectories, locations)
+    rows = distinct_rows(trajectories, locations)
+    # each row of cells that a segment passes, and the first and the last cell of it there
+    v1, v2 = np.sort([box.cells_at(rows.ax, rows.ay)[1], box.cells_at(rows.bx, rows.by)[1]], axis=0)
+    lines = offsets_from(v2 - v1 + 1)
+    segment = owners(lines)
+    v = np.arange(lines[-1]) - lines[:-1][segment] + v1[segment]
+    ax, ay, bx, by, *_ = rows.take(segment)
+    turned = ay > by
+    ax, ay, bx, by = np.where(turned, (bx, by, ax, ay), (ax, ay, bx, by))
+    low = np.where(v == 0, -np.inf, box.y + v * (box.height / SIDE))
+    high = np.where(v == SIDE - 1, np.inf, box.y + (v + 1) * (box.height / SIDE))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        x1 = np.where(ay >= low, ax, ax + (bx - ax) * ((low - ay) / (by - ay)))
+        x2 = np.where(by <= high, bx, ax + (bx - ax) * ((high - ay) / (by - ay)))
+    u1, u2 = np.sort([box.cells_at(x1, ay)[0], box.cells_at(x2, ay)[0]], axis=0)
+    passed = np.bincount(segment, u2 - u1 + 1, minlength=len(rows.ax))
+    few = passed[segment] <= _MOST_CELLS
+    segment, v, u1, u2 = segment[few], v[few], u1[few], u2[few]
+    cells = offsets_from(u2 - u1 + 1)
+    of = owners(cells)
+    cell = v[of] * SIDE + u1[of] + np.arange(cells[-1]) - cells[:-1][of]
+    order = np.argsort(cell, kind="stable")
+    always = rows.take(np.flatnonzero(passed > _MOST_CELLS))
+    return UniformGrid(box, rows, always, offsets_of(cell[order], SIDE**2), segment[of][order])
+
+
+def search_uniform(grid: UniformGrid, queries: Queries, rank: Ints) -> Nearest:
+    """Answer all queries, ring by ring around each."""
+    return answer(partial(_visit_rings, grid), queries, rank)
+
+
+def _visit_rings(grid: UniformGrid, best: BestList) -> int:
+    box, cells = grid.box, 0
+    edge_x = box.x + np.arange(SIDE + 1) * (box.width / SIDE)
+    edge_y = box.y + np.arange(SIDE + 1) * (box.height / SIDE)
+    edge_x[0] = edge_y[0] = -np.inf
+    edge_x[-1] = edge_y[-1] = np.inf
+    column, line = box.cell_at(best)
+    for ring in range(SIDE):
+        u, v = _ring(column, line, ring)
+        dx = np.maximum(0.0, np.maximum(edge_x[u] - best.x, best.x - edge_x[u + 1]))
+        dy = np.maximum(0.0, np.maximum(edge_y[v] - best.y, best.y - edge_y[v + 1]))
+        near = dx * dx + dy * dy <= best.limit
+        if not near.any():  # all that is further out lies behind this ring
+            break
+        cells += int(near.sum())
+        found, _ = rows_of(grid.offsets, v[near] * SIDE + u[near])
+        best.compare(grid.rows.take(grid.listed[found]))
+        if ring == 0:
+            best.compare(grid.always)
+    return cells
+
+
+def _ring(column: int, line: int, ring: int) -> tuple[Ints, Ints]:
+    """Columns and rows of the cells so many steps from one, those of the grid."""
+    along = np.arange(-ring, ring + 1)
+    inner = along[1:-1]
+    ends = np.full(len(along), ring), np.full(len(inner), ring)
+    u = column + np.concatenate([along, along, -ends[1], ends[1]])
+    v = line + np.concatenate([-ends[0], ends[0], inner, inner])
+    there = (u >= 0) & (u < SIDE) & (v >= 0) & (v < SIDE)
+    if ring == 0:
+        there[1:] = False
+    return u[there], v[there]
 
 
 @dataclass(frozen=True)
 class BestFitGrid:
-    """The segments cell by cell, and what a search asks of a cell."""
+    """The paper's grid: levels of 1 x 1 to 512 x 512 cells, each segment in its best-fit cell.
+
+    Cells are numbered as in `search/grid.py`: the root is 1, the children of c are 4c to 4c + 3. A cell's
+    bounds are those of the grid, and the root also holds what is outside.
+    """
 
     box: GridBox
     rows: SegmentRows
@@ -149,7 +297,7 @@ def file_best_fit(trajectories: Trajectories, locations: Locations) -> BestFitGr
     """Put every distinct segment into its best-fit cell."""
     box = central_box(trajectories, locations)
     rows = distinct_rows(trajectories, locations)
-    cell = best_fit_cells(box, rows.ax, rows.ay, rows.bx, rows.by)
+    cell = best_fit_cells(box, rows)
     order = np.argsort(cell, kind="stable")
     offsets = offsets_of(cell[order], _CELLS)
     occupied = np.diff(offsets) > 0
@@ -159,387 +307,101 @@ def file_best_fit(trajectories: Trajectories, locations: Locations) -> BestFitGr
     return BestFitGrid(box, rows.take(order), offsets, occupied)
 
 
-def best_fit_cells(box: GridBox, ax: Metres, ay: Metres, bx: Metres, by: Metres) -> Ints:
-    """The best-fit cell of each segment."""
-    parts = map_each(_best_fit, len(ax), ax, ay, bx, by, *box)
-    (cell,) = joined(parts)
-    return cell
+def best_fit_cells(box: GridBox, rows: SegmentRows) -> Ints:
+    """Paper, Def. "Best-fit Grid Cell": the finest that holds both ends; the root for what is outside."""
+    ax, ay, bx, by, *_ = rows
+    (u, v), (u2, v2) = box.cells_at(ax, ay), box.cells_at(bx, by)
+    # so many levels up, both ends are in the same cell: the length of the largest number that differs
+    up = np.frexp(np.maximum(u ^ u2, v ^ v2))[1].astype(np.int64)
+    outside = (np.minimum(ax, bx) < box.x) | (np.maximum(ax, bx) > box.x + box.width)
+    outside |= (np.minimum(ay, by) < box.y) | (np.maximum(ay, by) > box.y + box.height)
+    return np.where(outside, ROOT, number_of(FINEST - up, u >> up, v >> up))
 
 
-@njit(cache=True)
-def cell_at(x, y, box_x, box_y, width, height):  # type: ignore[no-untyped-def]
-    """Column and row of the finest cell at a point; what is outside goes to the border's."""
-    u = np.int64(min(max((x - box_x) / width, 0.0) * SIDE, SIDE - 1.0))
-    v = np.int64(min(max((y - box_y) / height, 0.0) * SIDE, SIDE - 1.0))
-    return u, v
+def number_of(level: Any, u: Any, v: Any) -> Any:
+    """The number of cells by their level, column and row: their bits by turns, below a leading 1."""
+    number = 1 << (2 * level)
+    for bit in range(FINEST):
+        number = number | ((u >> bit) & 1) << (2 * bit) | ((v >> bit) & 1) << (2 * bit + 1)
+    return number
 
 
-@njit(nogil=True, cache=True)
-def _best_fit(  # type: ignore[no-untyped-def]
-    first, last, ax, ay, bx, by, box_x, box_y, width, height
-):
-    """Paper, Def. "Best-fit Grid Cell"; the root for what is not inside the box."""
-    cell = np.empty(last - first, np.int64)
-    for s in range(first, last):
-        inside = (
-            min(ax[s], bx[s]) >= box_x
-            and max(ax[s], bx[s]) <= box_x + width
-            and min(ay[s], by[s]) >= box_y
-            and max(ay[s], by[s]) <= box_y + height
-        )
-        if not inside:
-            cell[s - first] = ROOT
-            continue
-        u, v = cell_at(ax[s], ay[s], box_x, box_y, width, height)
-        u2, v2 = cell_at(bx[s], by[s], box_x, box_y, width, height)
-        level = FINEST
-        while u != u2 or v != v2:
-            u, v, u2, v2 = u >> 1, v >> 1, u2 >> 1, v2 >> 1
-            level -= 1
-        cell[s - first] = (np.int64(1) << (2 * level)) | interleave(u, v)
-    return (cell,)
+class Cell(NamedTuple):
+    """A cell that waits to be visited, by its squared distance; of equal ones the finer first."""
+
+    distance2: float
+    order: int
+    """Its number, negative."""
+    level: int
+    u: int
+    v: int
+
+    @classmethod
+    def at(cls, box: GridBox, best: BestList, level: int, u: int, v: int) -> Cell:
+        """A cell and its MINdist from the query."""
+        if level == 0:
+            return cls(0.0, -ROOT, 0, 0, 0)
+        w, h = box.width / (1 << level), box.height / (1 << level)
+        dx = max(box.x + u * w - best.x, 0.0, best.x - (box.x + (u + 1) * w))
+        dy = max(box.y + v * h - best.y, 0.0, best.y - (box.y + (v + 1) * h))
+        return cls(dx * dx + dy * dy, -number_of(level, u, v), level, u, v)
+
+    @property
+    def number(self) -> int:
+        return -self.order
 
 
-@njit(cache=True)
-def _level_of(cell):  # type: ignore[no-untyped-def]
-    level = 0
-    while cell > 3:
-        cell >>= 2
-        level += 1
-    return level
+TOP_DOWN, BOTTOM_UP, BOTTOM_UP_DOWN = "hg-top-down", "hg-bottom-up", "hg-bottom-up-down"
 
 
-@njit(cache=True)
-def min_distance2(px, py, cell, box_x, box_y, width, height):  # type: ignore[no-untyped-def]
-    """MINdist of the point and a cell, squared; 0 for the root, which also holds what is outside."""
-    level = _level_of(cell)
-    if level == 0:
-        return 0.0
-    u, v = np.int64(0), np.int64(0)
-    for bit in range(level):
-        u |= ((cell >> (2 * bit)) & 1) << bit
-        v |= ((cell >> (2 * bit + 1)) & 1) << bit
-    w, h = width / (1 << level), height / (1 << level)
-    dx = max(box_x + u * w - px, 0.0, px - (box_x + (u + 1) * w))
-    dy = max(box_y + v * h - py, 0.0, py - (box_y + (v + 1) * h))
-    return dx * dx + dy * dy
-
-
-def search_best_fit(grid: BestFitGrid, way: int, queries: Queries, rank: Ints) -> Nearest:
+def search_best_fit(way: str, grid: BestFitGrid, queries: Queries, rank: Ints) -> Nearest:
     """Answer all queries, top-down, bottom-up or bottom-up-down."""
-    index = (way, tuple(grid.box), tuple(grid.rows), grid.offsets, grid.occupied)
-    return search(_best_fit_range, index, queries, rank)
+    return answer(partial(_visit_best_fit, way, grid), queries, rank)
 
 
-@njit(nogil=True, cache=True)
-def _best_fit_range(first, last, asked, way, box, rows, cell_offsets, occupied):  # type: ignore[no-untyped-def]
-    """Algorithm 3, for trajectories: the best list (Q_s) is bounded, theta_K is its limit.
+def _visit_best_fit(way: str, grid: BestFitGrid, best: BestList) -> int:
+    """Algorithm 3, for trajectories.
 
-    Top-down starts at the root with the queue; bottom-up keeps to the stack; bottom-up-down goes
-    from the stack to the queue when it comes to the root.
+    Top-down starts at the root with the queue; bottom-up keeps to the stack; bottom-up-down goes from the
+    stack to the queue when it comes to the root.
     """
-    x, y, offsets, skip_offsets, skip, rank = asked
-    out_t, out_p, out_d = empty_lists(offsets[last] - offsets[first])
-    ax, ay, bx, by, owner, position = rows
-    box_x, box_y, width, height = box
-    skipped, listed, slot = unmarked(len(rank)), unmarked(len(rank)), unmarked(len(rank))
-    visited = np.zeros(len(occupied), np.bool_)  # V, and its members, to clear it after a query
-    members = np.empty(ROOM, np.int64)
-    stack_d, stack_n = np.empty(_STACK, np.float64), np.empty(_STACK, np.int64)
-    queue_d, queue_n = np.empty(ROOM, np.float64), np.empty(ROOM, np.int64)
-    distances, cells = 0, 0
-    for q in range(first, last):
-        if offsets[q] == offsets[q + 1]:
-            continue
-        mark(skipped, skip, skip_offsets[q], skip_offsets[q + 1], q)
-        begin_q, end_q = offsets[q] - offsets[first], offsets[q + 1] - offsets[first]
-        best_t, best_p = out_t[begin_q:end_q], out_p[begin_q:end_q]
-        best_d = out_d[begin_q:end_q]
-        px, py = x[q], y[q]
-        held, limit2 = 0, ANYWHERE
-        stacked, queued, visits = 0, 0, 0
-        root_access = way == TOP_DOWN
-        if root_access:
-            queued = push(queue_d, queue_n, 0, 0.0, ROOT)
-        else:  # lines 1-4
-            u, v = cell_at(px, py, box_x, box_y, width, height)
-            stack_d[0], stack_n[0] = 0.0, (np.int64(1) << (2 * FINEST)) | interleave(u, v)
-            stacked = 1
-        while stacked > 0 or queued > 0:
-            if not root_access:  # lines 9-12
-                stacked -= 1
-                distance2, cell = stack_d[stacked], stack_n[stacked]
-                if distance2 > limit2:
-                    continue
-            else:  # lines 13-16
-                distance2, cell = queue_d[0], queue_n[0]
-                queued = pop(queue_d, queue_n, queued)
-                if distance2 > limit2:
-                    break
-            if visits == len(members):
-                members = longer(members, 0)
-            visited[cell] = True
-            members[visits] = cell
-            visits += 1
-            # lines 18-23: the cell's segments, and the limit
-            begin, end = cell_offsets[cell], cell_offsets[cell + 1]
-            if end > begin:
-                held = scan_rows(
-                    ax[begin:end], ay[begin:end], bx[begin:end], by[begin:end],
-                    owner[begin:end], position[begin:end], px, py,
-                    best_t, best_p, best_d, skipped, listed, slot, rank, q, held,
-                )  # fmt: skip
-                distances += end - begin
-                limit2 = limit_of(best_d, held)
-            # lines 24-29: the parent first, so that the children are looked at before it
-            parent = cell >> 2
-            if not root_access and cell != ROOT and not visited[parent]:
-                if parent == ROOT and way == BOTTOM_UP_DOWN:
-                    root_access = True
-                    queued = push(queue_d, queue_n, queued, 0.0, parent)
-                else:
-                    stack_d[stacked], stack_n[stacked] = 0.0, parent
-                    stacked += 1
-            # lines 30-35
-            if cell >= _CELLS // 4:
+    visited: set[int] = set()
+    stack: list[Cell] = []
+    queue: list[Cell] = []
+    root_access = way == TOP_DOWN
+    if root_access:
+        queue.append(Cell.at(grid.box, best, 0, 0, 0))
+    else:  # lines 1-4
+        u, v = grid.box.cell_at(best)
+        stack.append(Cell(0.0, -number_of(FINEST, u, v), FINEST, u, v))
+    while stack or queue:
+        if not root_access:  # lines 9-12
+            cell = stack.pop()
+            if cell.distance2 > best.limit:
                 continue
-            if len(queue_d) < queued + 4:
-                queue_d, queue_n = longer(queue_d, 0), longer(queue_n, 0)
-            for child in range(4 * cell, 4 * cell + 4):
-                if not occupied[child] or visited[child]:
-                    continue
-                d2 = min_distance2(px, py, child, box_x, box_y, width, height)
-                if root_access:
-                    queued = push(queue_d, queue_n, queued, d2, child)
-                else:
-                    stack_d[stacked], stack_n[stacked] = d2, child
-                    stacked += 1
-        for i in range(visits):
-            visited[members[i]] = False
-        cells += visits
-        sort_list(best_t, best_p, best_d, slot, rank, held)
-    return out_t, out_p, out_d, distances, cells
-
-
-# The uniform grid: 512 x 512 cells, searched ring by ring around the query.
-#
-# A segment is listed in every cell that it passes. Cells at the border reach to infinity, so that
-# nothing is outside; a segment that passes very many cells is scanned always instead.
-
-
-_MOST_CELLS = 256
-
-
-@dataclass(frozen=True)
-class UniformGrid:
-    """The segments, and which of them pass each cell."""
-
-    box: GridBox
-    rows: SegmentRows
-    """Those that are scanned always come first, then the others from cell to cell."""
-    always: int
-    offsets: Ints
-    """Cell [v, u] lists offsets[v * SIDE + u] to offsets[v * SIDE + u + 1] - 1."""
-    listed: Ids
-
-
-def file_uniformly(trajectories: Trajectories, locations: Locations) -> UniformGrid:
-    """List every distinct segment in the cells that it passes."""
-    box = central_box(trajectories, locations)
-    frame = tuple(box)
-    rows = distinct_rows(trajectories, locations)
-    count, start = joined(map_each(_cells_passed, len(rows.ax), tuple(rows), frame))
-    start[count > _MOST_CELLS] = -1
-    order = np.argsort(start, kind="stable")  # neighbours lie side by side in memory
-    rows, count = rows.take(order), count[order]
-    always = int((start < 0).sum())
-    count[:always] = 0
-    room = offsets_from(count)
-    (cell,) = joined(map_ranges(_cells_listed, room, tuple(rows), frame, room))
-    row = owners(room)
-    by_cell = np.argsort(cell, kind="stable")
-    offsets = offsets_from(np.bincount(cell, minlength=SIDE * SIDE))
-    return UniformGrid(box, rows, always, offsets, row[by_cell])
-
-
-@njit(cache=True)
-def _columns_of(v, rows, s, frame):  # type: ignore[no-untyped-def]
-    """First and last column that segment s passes in row v of the cells."""
-    ax, ay, bx, by = rows[0][s], rows[1][s], rows[2][s], rows[3][s]
-    if ay > by:
-        ax, ay, bx, by = bx, by, ax, ay
-    low = -np.inf if v == 0 else frame[1] + v * (frame[3] / SIDE)
-    high = np.inf if v == SIDE - 1 else frame[1] + (v + 1) * (frame[3] / SIDE)
-    x1 = ax if ay >= low else ax + (bx - ax) * ((low - ay) / (by - ay))
-    x2 = bx if by <= high else ax + (bx - ax) * ((high - ay) / (by - ay))
-    u1, _ = cell_at(x1, ay, frame[0], frame[1], frame[2], frame[3])
-    u2, _ = cell_at(x2, ay, frame[0], frame[1], frame[2], frame[3])
-    return min(u1, u2), max(u1, u2)
-
-
-@njit(cache=True)
-def _lines_of(rows, s, frame):  # type: ignore[no-untyped-def]
-    _, v1 = cell_at(rows[0][s], rows[1][s], frame[0], frame[1], frame[2], frame[3])
-    _, v2 = cell_at(rows[2][s], rows[3][s], frame[0], frame[1], frame[2], frame[3])
-    return min(v1, v2), max(v1, v2)
-
-
-@njit(nogil=True, cache=True)
-def _cells_passed(first, last, rows, frame):  # type: ignore[no-untyped-def]
-    """How many cells each segment passes, and the first of them."""
-    count, start = np.zeros(last - first, np.int64), np.empty(last - first, np.int64)
-    for s in range(first, last):
-        v1, v2 = _lines_of(rows, s, frame)
-        start[s - first] = v1 * SIDE + _columns_of(v1, rows, s, frame)[0]
-        for v in range(v1, v2 + 1):
-            u1, u2 = _columns_of(v, rows, s, frame)
-            count[s - first] += u2 - u1 + 1
-    return count, start
-
-
-@njit(nogil=True, cache=True)
-def _cells_listed(first, last, rows, frame, room):  # type: ignore[no-untyped-def]
-    cell = np.empty(room[last] - room[first], np.int32)
-    i = 0
-    for s in range(first, last):
-        if room[s] == room[s + 1]:
-            continue
-        v1, v2 = _lines_of(rows, s, frame)
-        for v in range(v1, v2 + 1):
-            u1, u2 = _columns_of(v, rows, s, frame)
-            for u in range(u1, u2 + 1):
-                cell[i] = v * SIDE + u
-                i += 1
-    return (cell,)
-
-
-def search_uniform(grid: UniformGrid, queries: Queries, rank: Ints) -> Nearest:
-    """Answer all queries, ring by ring."""
-    index = (tuple(grid.box), tuple(grid.rows), grid.always, grid.offsets, grid.listed)
-    return search(_ring_range, index, queries, rank)
-
-
-@njit(nogil=True, cache=True)
-def _ring_range(  # type: ignore[no-untyped-def]
-    first, last, asked, frame, rows, always, cell_offsets, listing
-):
-    x, y, offsets, skip_offsets, skip, rank = asked
-    out_t, out_p, out_d = empty_lists(offsets[last] - offsets[first])
-    ax, ay, bx, by, owner, position = rows
-    skipped, listed, slot = unmarked(len(rank)), unmarked(len(rank)), unmarked(len(rank))
-    distances, cells = 0, 0
-    for q in range(first, last):
-        if offsets[q] == offsets[q + 1]:
-            continue
-        mark(skipped, skip, skip_offsets[q], skip_offsets[q + 1], q)
-        begin_q, end_q = offsets[q] - offsets[first], offsets[q + 1] - offsets[first]
-        best_t, best_p = out_t[begin_q:end_q], out_p[begin_q:end_q]
-        best_d = out_d[begin_q:end_q]
-        px, py = x[q], y[q]
-        column, line = cell_at(px, py, frame[0], frame[1], frame[2], frame[3])
-        held, limit2 = 0, ANYWHERE
-        for ring in range(SIDE):
-            if _beyond(px, py, column, line, ring, frame) > limit2:
+        else:  # lines 13-16
+            cell = heappop(queue)
+            if cell.distance2 > best.limit:
                 break
-            for v in range(max(line - ring, 0), min(line + ring, SIDE - 1) + 1):
-                # the first and last line of the ring are whole, the others have two cells
-                step = 1 if abs(v - line) == ring else 2 * ring
-                for u in range(column - ring, column + ring + 1, step):
-                    if u < 0 or u >= SIDE or _cell_distance2(px, py, u, v, frame) > limit2:
-                        continue
-                    cells += 1
-                    begin, end = cell_offsets[v * SIDE + u], cell_offsets[v * SIDE + u + 1]
-                    distances += end - begin
-                    for i in range(begin, end):
-                        s = listing[i]
-                        d2 = rough_squared_distance(px, py, ax[s], ay[s], bx[s], by[s])
-                        if d2 > limit2 or skipped[owner[s]] == q:
-                            continue
-                        d2 = squared_distance(px, py, ax[s], ay[s], bx[s], by[s])
-                        held = offer(
-                            best_t, best_p, best_d, listed, slot, rank,
-                            q, held, owner[s], position[s], to_mm(d2),
-                        )  # fmt: skip
-                        limit2 = limit_of(best_d, held)
-            if ring == 0:
-                # with a limit from the query's own cell these are mostly passed over
-                held = scan_rows(
-                    ax[:always], ay[:always], bx[:always], by[:always],
-                    owner[:always], position[:always], px, py,
-                    best_t, best_p, best_d, skipped, listed, slot, rank, q, held,
-                )  # fmt: skip
-                distances += always
-                limit2 = limit_of(best_d, held)
-        sort_list(best_t, best_p, best_d, slot, rank, held)
-    return out_t, out_p, out_d, distances, cells
-
-
-@njit(cache=True)
-def _beyond(px, py, column, line, ring, frame):  # type: ignore[no-untyped-def]
-    """Squared distance that everything in this ring and the rings around it has at least."""
-    if ring == 0:
-        return 0.0
-    w, h = frame[2] / SIDE, frame[3] / SIDE
-    nearest = np.inf
-    if column - ring >= 0:
-        nearest = min(nearest, px - (frame[0] + (column - ring + 1) * w))
-    if column + ring < SIDE:
-        nearest = min(nearest, frame[0] + (column + ring) * w - px)
-    if line - ring >= 0:
-        nearest = min(nearest, py - (frame[1] + (line - ring + 1) * h))
-    if line + ring < SIDE:
-        nearest = min(nearest, frame[1] + (line + ring) * h - py)
-    return max(nearest, 0.0) ** 2
-
-
-@njit(cache=True)
-def _cell_distance2(px, py, u, v, frame):  # type: ignore[no-untyped-def]
-    """MINdist, squared; cells at the border reach to infinity."""
-    w, h = frame[2] / SIDE, frame[3] / SIDE
-    dx = dy = 0.0
-    if u > 0:
-        dx = max(dx, frame[0] + u * w - px)
-    if u < SIDE - 1:
-        dx = max(dx, px - (frame[0] + (u + 1) * w))
-    if v > 0:
-        dy = max(dy, frame[1] + v * h - py)
-    if v < SIDE - 1:
-        dy = max(dy, py - (frame[1] + (v + 1) * h))
-    return dx * dx + dy * dy
-
-
-# The linear scan: every segment, for every query. What all other strategies are measured by.
-
-
-def search_linear(rows: SegmentRows, queries: Queries, rank: Ints) -> Nearest:
-    """Answer all queries by looking at every row."""
-    return search(_linear_range, (tuple(rows),), queries, rank)
-
-
-@njit(nogil=True, cache=True)
-def _linear_range(first, last, asked, rows):  # type: ignore[no-untyped-def]
-    x, y, offsets, skip_offsets, skip, rank = asked
-    out_t, out_p, out_d = empty_lists(offsets[last] - offsets[first])
-    ax, ay, bx, by, owner, position = rows
-    skipped, listed, slot = unmarked(len(rank)), unmarked(len(rank)), unmarked(len(rank))
-    answered = 0
-    for q in range(first, last):
-        if offsets[q] == offsets[q + 1]:
-            continue
-        mark(skipped, skip, skip_offsets[q], skip_offsets[q + 1], q)
-        begin_q, end_q = offsets[q] - offsets[first], offsets[q + 1] - offsets[first]
-        best_t, best_p = out_t[begin_q:end_q], out_p[begin_q:end_q]
-        best_d = out_d[begin_q:end_q]
-        held = scan_rows(
-            ax, ay, bx, by, owner, position, x[q], y[q],
-            best_t, best_p, best_d, skipped, listed, slot, rank, q, 0,
-        )  # fmt: skip
-        sort_list(best_t, best_p, best_d, slot, rank, held)
-        answered += 1
-    return out_t, out_p, out_d, answered * len(ax), 0
-
-
-DEFAULT = "extent"
+        visited.add(cell.number)
+        # lines 18-23: the cell's segments, and the limit
+        best.compare(grid.rows.take(slice(*grid.offsets[cell.number : cell.number + 2])))
+        # lines 24-29: the parent first, so that the children are looked at before it
+        parent = Cell(0.0, -(cell.number >> 2), cell.level - 1, cell.u >> 1, cell.v >> 1)
+        if not root_access and cell.level > 0 and parent.number not in visited:
+            if parent.level == 0 and way == BOTTOM_UP_DOWN:
+                root_access = True
+                queue.append(parent)
+            else:
+                stack.append(parent)
+        # lines 30-35
+        for c in range(4) if cell.level < FINEST else ():
+            child = 4 * cell.number + c
+            if grid.occupied[child] and child not in visited:
+                u, v = 2 * cell.u + (c & 1), 2 * cell.v + (c >> 1)
+                below = Cell.at(grid.box, best, cell.level + 1, u, v)
+                heappush(queue, below) if root_access else stack.append(below)
+    return len(visited)
 
 
 @dataclass(frozen=True)
@@ -553,7 +415,7 @@ class Strategy:
     """query(index, queries): the answers."""
 
 
-def _ranked(name: str, build: Callable[..., Any], query: Callable[..., Nearest]) -> Strategy:
+def _plain(name: str, build: Callable[..., Any], query: Callable[..., Nearest]) -> Strategy:
     """A strategy whose index knows nothing of the rank."""
     return Strategy(
         name,
@@ -562,21 +424,15 @@ def _ranked(name: str, build: Callable[..., Any], query: Callable[..., Nearest])
     )
 
 
-def _best_fit_strategy(name: str, way: int) -> Strategy:
-    def query(index: BestFitGrid, queries: Queries, rank: Ints) -> Nearest:
-        return search_best_fit(index, way, queries, rank)
-
-    return _ranked(name, file_best_fit, query)
-
-
 STRATEGIES = {
     strategy.name: strategy
     for strategy in (
-        _ranked("linear", distinct_rows, search_linear),
-        _ranked("uniform-grid", file_uniformly, search_uniform),
-        _best_fit_strategy("hg-top-down", TOP_DOWN),
-        _best_fit_strategy("hg-bottom-up", BOTTOM_UP),
-        _best_fit_strategy("hg-bottom-up-down", BOTTOM_UP_DOWN),
+        _plain("linear", distinct_rows, search_linear),
+        _plain("uniform-grid", file_uniformly, search_uniform),
+        *(
+            _plain(way, file_best_fit, partial(search_best_fit, way))
+            for way in (TOP_DOWN, BOTTOM_UP, BOTTOM_UP_DOWN)
+        ),
         Strategy(DEFAULT, index_segments, nearest_trajectories),
     )
 }
@@ -587,7 +443,7 @@ def index_bytes(index: Any) -> int:
     return sum({id(array): array.nbytes for array in _arrays(index)}.values())
 
 
-def _arrays(part: Any) -> Iterator[np.typing.NDArray[Any]]:
+def _arrays(part: Any) -> Iterator[NDArray[Any]]:
     if isinstance(part, np.ndarray):
         yield part
     elif isinstance(part, tuple):

@@ -11,10 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-from freqdp_db.engines.ranges import add, map_ranges, merged
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.pair import CellBox
 from freqdp_db.evaluation.utility import (
@@ -57,44 +55,30 @@ class Seen:
     patterns: Ints
 
 
-@njit(nogil=True, cache=True)
-def _passes(ax, ay, bx, by, west, south, east, north):  # type: ignore[no-untyped-def]
-    """Whether the straight way from a to b touches a square."""
-    low, high = 0.0, 1.0
-    for start, step, least, most in ((ax, bx - ax, west, east), (ay, by - ay, south, north)):
-        if step == 0.0:
-            if start < least or start > most:
-                return False
-            continue
-        one, two = (least - start) / step, (most - start) / step
-        low, high = max(low, min(one, two)), min(high, max(one, two))
-        if low > high:
-            return False
-    return True
-
-
-@njit(nogil=True, cache=True)
-def _asked(first, last, squares, offsets, x, y):  # type: ignore[no-untyped-def]
-    """How many trips of a range pass each square."""
-    counts = np.zeros(len(squares), np.int64)
-    for t in range(first, last):
-        mine_x, mine_y = x[offsets[t] : offsets[t + 1]], y[offsets[t] : offsets[t + 1]]
-        west, east, south, north = mine_x.min(), mine_x.max(), mine_y.min(), mine_y.max()
-        for q in range(len(squares)):
-            if (
-                squares[q, 0] > east or squares[q, 2] < west
-                or squares[q, 1] > north or squares[q, 3] < south
-            ):  # fmt: skip
-                continue
-            for i in range(offsets[t], offsets[t + 1]):
-                j = max(i - 1, offsets[t])
-                if _passes(
-                    x[j], y[j], x[i], y[i],
-                    squares[q, 0], squares[q, 1], squares[q, 2], squares[q, 3],
-                ):  # fmt: skip
-                    counts[q] += 1
-                    break
-    return (counts,)
+def passing_squares(trips: Trajectories, places: Locations, squares: NDArray[np.float64]) -> Metres:
+    """Share of the trips whose straight way touches each square."""
+    trip = trips.owner
+    first = np.maximum(np.arange(trips.samples) - 1, trips.offsets[:-1][trip])
+    ax, ay = places.x[trips.location[first]], places.y[trips.location[first]]
+    bx, by = places.x[trips.location], places.y[trips.location]
+    found = np.zeros(len(squares))
+    for number, (west, south, east, north) in enumerate(squares):
+        near = (np.maximum(ax, bx) >= west) & (np.minimum(ax, bx) <= east)
+        near &= (np.maximum(ay, by) >= south) & (np.minimum(ay, by) <= north)
+        near = np.flatnonzero(near)
+        # from which to which part of the step, 0 to 1, it is between west and east, and south and north
+        low, high = np.zeros(len(near)), np.ones(len(near))
+        for start, end, least, most in ((ax, bx, west, east), (ay, by, south, north)):
+            move = (end - start)[near]
+            goes = move != 0.0
+            one, two = (
+                np.divide(edge - start[near], move, out=np.zeros(len(near)), where=goes)
+                for edge in (least, most)
+            )
+            low = np.where(goes, np.maximum(low, np.minimum(one, two)), low)
+            high = np.where(goes, np.minimum(high, np.maximum(one, two)), high)
+        found[number] = len(np.unique(trip[near[low <= high]]))
+    return found / max(len(trips), 1)
 
 
 @dataclass(frozen=True)
@@ -138,15 +122,12 @@ def _look(
     column, row = box.columns_and_rows(places, SIDE)
     zone = (row * SIDE + column).astype(np.int64)
     first, last = trips.location[trips.offsets[:-1]], trips.location[trips.offsets[1:] - 1]
-    x, y = places.x[trips.location], places.y[trips.location]
-    parts = map_ranges(_asked, trips.offsets, squares, trips.offsets, x, y)
-    (asked,) = merged(parts, add)
     return Seen(
         ends=np.bincount(zone[first] * SIDE**2 + zone[last], minlength=SIDE**4),
         diameters=diameters(trips, places),
         lengths=trip_lengths(trips, places),
         passing=_passing(trips, *box.columns_and_rows(places, _COVERAGE_SIDE)),
-        asked=asked / max(len(trips), 1),
+        asked=passing_squares(trips, places, squares),
         patterns=most_frequent(*cell_sequences(trips, column, row), by_occurrence=False),
     )
 

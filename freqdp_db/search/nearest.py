@@ -4,9 +4,8 @@ A query passes near few of the long segments of its surroundings, but inside the
 nearly all of them. The rows of a cell are ordered by the line they lie on (direction and offset), so that
 a box turned into the direction of consecutive ones is a strip that most queries are outside of.
 
-What every strategy has stands first, also for those of `paper/strategies.py`: the queries, the trajectories
-to leave out, the list of the K best by (loss, rank), each trajectory with its nearest segment, ties by
-position; and the cells to visit, nearest first.
+First stand the queries, the trajectories to leave out, the list of the K best by (loss, rank), each
+trajectory with its nearest segment, ties by position; and the cells to visit, nearest first.
 """
 
 from __future__ import annotations
@@ -75,23 +74,6 @@ def as_asked(queries: Queries, rank: Ints) -> tuple[Metres, Metres, Ints, Ints, 
     return (
         queries.x, queries.y, offsets_from(queries.k), queries.skip_offsets, queries.skip, rank
     )  # fmt: skip
-
-
-def search(
-    kernel: Callable[..., tuple[Ids, Ids, Ints, int, int]],
-    index: tuple[Any, ...],
-    queries: Queries,
-    rank: Ints,
-) -> Nearest:
-    """Run kernel(first, last, asked, *index) over ranges of the queries.
-
-    It gives their best lists (trajectory, position and loss), and how many distances it computed and
-    how many cells it visited.
-    """
-    asked = as_asked(queries, rank)
-    offsets = asked[2]
-    parts = map_ranges(kernel, offsets, asked, *index)
-    return Nearest(offsets, *merged(parts, join, join, join, add, add))
 
 
 class BestLists:

@@ -16,6 +16,7 @@ from functools import cached_property
 
 import numpy as np
 from numba import njit
+from scipy.sparse import csr_array
 
 from freqdp_db.engines.ranges import joined, map_each, map_ranges
 from freqdp_db.evaluation.attacks.claims import (
@@ -31,7 +32,7 @@ from freqdp_db.evaluation.attacks.claims import (
 from freqdp_db.evaluation.pair import Case, Pair, ReleaseSeen, share_of
 from freqdp_db.evaluation.utility import numbered_cells
 from freqdp_db.methods.frequency.counts import count_frequencies
-from freqdp_db.model.arrays import Flags, Ids, Ints, offsets_from, offsets_of
+from freqdp_db.model.arrays import Flags, Ids, Ints, offsets_from, offsets_of, owners, within
 from freqdp_db.model.days import HOUR_US
 from freqdp_db.model.trajectories import Trajectories
 
@@ -43,85 +44,40 @@ _WINDOWS_US = (*(int(minutes * _MINUTE_US) for minutes in (2.5, 5, 10, 15, 30, 6
 """So long before and after a known sample; the last: the whole trajectory."""
 _UNICITY_SAMPLES = 4
 _UNICITY_CELL_M = 1_000.0
-
-
-@njit(nogil=True, cache=True)
-def _count_matches(first, last, known_offsets, list_of, list_offsets, carrier, trajectories):  # type: ignore[no-untyped-def]
-    """How many known facts of each object its own trajectory holds; the most; how many hold these."""
-    own = np.zeros(last - first, np.int64)
-    best, ties = np.zeros(last - first, np.int64), np.zeros(last - first, np.int64)
-    hits = np.zeros(trajectories, np.int64)
-    for o in range(first, last):
-        n = o - first
-        for i in range(known_offsets[o], known_offsets[o + 1]):
-            if list_of[i] >= 0:
-                for j in range(list_offsets[list_of[i]], list_offsets[list_of[i] + 1]):
-                    hits[carrier[j]] += 1
-        own[n] = hits[o]
-        # only the carriers of a known fact can have a hit
-        for i in range(known_offsets[o], known_offsets[o + 1]):
-            if list_of[i] >= 0:
-                for j in range(list_offsets[list_of[i]], list_offsets[list_of[i] + 1]):
-                    t = carrier[j]
-                    if hits[t] > best[n]:
-                        best[n], ties[n] = hits[t], 1
-                    elif hits[t] == best[n] and hits[t] > 0:
-                        ties[n] += 1
-                    # counted once
-                    hits[t] = 0
-    return own, best, ties
+_OBJECTS_AT_ONCE = 256
 
 
 class _Facts:
-    """Which trajectories hold each fact (any integer), every trajectory once."""
+    """Which trajectories hold each fact (any integer)."""
 
     def __init__(self, fact: Ints, owner: Ints, trajectories: int) -> None:
         self.known, which = np.unique(fact, return_inverse=True)
-        pairs = np.unique(which.astype(np.int64) * trajectories + owner)
-        self.carrier = (pairs % trajectories).astype(np.int32)
-        self.offsets = np.searchsorted(pairs // trajectories, np.arange(len(self.known) + 1))
-        self.trajectories = trajectories
+        shape = (max(len(self.known), 1), trajectories)
+        self.holders = csr_array((np.ones(len(fact), np.int64), (which, owner)), shape)
+        self.holders.data[:] = 1
 
     def match(self, fact: Ints, offsets: Ints) -> tuple[Ints, Ints, Ints]:
         """For each object: hits of its own trajectory, the most hits, and how many reach them."""
         at = np.minimum(np.searchsorted(self.known, fact), max(len(self.known) - 1, 0))
         found = self.known[at] == fact if len(self.known) else np.zeros(len(fact), np.bool_)
-        parts = map_ranges(
-            _count_matches, offsets, offsets, np.where(found, at, -1), self.offsets,
-            self.carrier, self.trajectories,
-        )  # fmt: skip
-        own, best, ties = joined(parts)
+        ones = found.astype(np.int64)
+        asked = csr_array((ones, at, offsets), (len(offsets) - 1, self.holders.shape[0]))
+        own, best, ties = np.zeros((3, len(offsets) - 1), np.int64)
+        for begin in range(0, len(own), _OBJECTS_AT_ONCE):
+            part = slice(begin, begin + _OBJECTS_AT_ONCE)
+            hits = asked[part] @ self.holders
+            hits.eliminate_zeros()
+            best[part] = hits.max(axis=1).toarray()
+            who = owners(hits.indptr)
+            ties[part] = np.bincount(who, hits.data == best[part][who], len(best[part]))
+            own[part] = hits.diagonal(begin)
         return own, best, ties
 
 
 def pick_samples(side: Trajectories, count: int, rng: np.random.Generator) -> tuple[Ints, Ints]:
     """Random samples of each trajectory, without repetition: offsets, and positions."""
-    offsets = offsets_from(np.minimum(side.lengths, count))
-    parts = map_ranges(
-        _lowest, side.offsets, side.offsets, rng.random(side.samples), offsets, count
-    )
-    (position,) = joined(parts)
-    return offsets, position
-
-
-@njit(nogil=True, cache=True)
-def _lowest(first, last, offsets, draw, out_offsets, count):  # type: ignore[no-untyped-def]
-    """The samples with the lowest draws of each trajectory, lowest first."""
-    begin = out_offsets[first]
-    found = np.empty(out_offsets[last] - begin, np.int64)
-    for t in range(first, last):
-        low = out_offsets[t] - begin
-        n = 0
-        for i in range(offsets[t], offsets[t + 1]):
-            if n == count and draw[i] >= draw[found[low + n - 1]]:
-                continue
-            n = min(n + 1, count)
-            k = low + n - 1
-            while k > low and draw[found[k - 1]] > draw[i]:
-                found[k] = found[k - 1]
-                k -= 1
-            found[k] = i
-    return (found,)
+    order = np.lexsort((rng.random(side.samples), side.owner))
+    return offsets_from(np.minimum(side.lengths, count)), order[within(side.offsets) < count]
 
 
 def known_samples(pair: Pair, rng: np.random.Generator) -> dict[str, float]:

@@ -13,7 +13,6 @@ are measured.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,8 +24,7 @@ from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.evaluation.attacks.claims import score_picks
 from freqdp_db.evaluation.pair import Case, CellBox, Pair, hours_of_day, on_odd_days, share_of
 from freqdp_db.methods.frequency.counts import Frequencies, count_frequencies
-from freqdp_db.model.arrays import Flags, Ids, Ints, offsets_from, offsets_of, owners
-from freqdp_db.model.kernels import stable_order
+from freqdp_db.model.arrays import Flags, Ids, Ints, offsets_from, offsets_of, owners, within
 from freqdp_db.model.trajectories import Trajectories
 
 Weights = NDArray[np.float64]
@@ -63,61 +61,32 @@ class Links:
         return (self.own <= SAME) & (self.other <= SAME)
 
 
-@njit(nogil=True, cache=True)
-def _weigh(first, last, offsets, dimension, count, tf, idf, keep):  # type: ignore[no-untyped-def]
-    """How many dimensions each trajectory keeps, the strongest ones, and their unit weights.
-
-    idf: of a dimension that so many trajectories have.
-    """
-    kept = np.zeros(last - first, np.int64)
-    total = 0
-    for t in range(first, last):
-        kept[t - first] = min(offsets[t + 1] - offsets[t], keep)
-        total += kept[t - first]
-    out_dimension, out_weight = np.empty(total, np.int32), np.empty(total, np.float64)
-    k = 0
-    for t in range(first, last):
-        lo, hi = offsets[t], offsets[t + 1]
-        weight = np.empty(hi - lo, np.float64)
-        norm = 0.0
-        for i in range(hi - lo):
-            weight[i] = count[lo + i] * idf[tf[dimension[lo + i]]]
-            norm += weight[i] * weight[i]
-        order = np.arange(hi - lo)
-        if keep < hi - lo:
-            score = np.empty(hi - lo, np.int64)
-            for i in range(hi - lo):
-                share = weight[i] / math.sqrt(norm)
-                score[i] = -np.int64(math.floor(share / SAME + 0.5))
-            # stable, and dimensions ascend: ties go to the lower one
-            order = stable_order(score)
-        norm = 0.0
-        for i in range(kept[t - first]):
-            w = weight[order[i]]
-            norm += w * w
-        for i in range(kept[t - first]):
-            out_dimension[k] = dimension[lo + order[i]]
-            out_weight[k] = weight[order[i]] / math.sqrt(norm) if norm > 0.0 else weight[order[i]]
-            k += 1
-    return kept, out_dimension, out_weight
-
-
 def tf_idf(trajectories: Trajectories, dimensions: int) -> Vectors:
     """tf * ln((N + 1) / df) over what `location` counts, of length 1."""
     return weigh(count_frequencies(trajectories, dimensions), None)
 
 
 def weigh(counted: Frequencies, strongest: int | None) -> Vectors:
-    """The same of what is counted already, cut to the strongest."""
-    filled = int((np.diff(counted.offsets) > 0).sum())
+    """The same of what is counted already, cut to the strongest dimensions of each trajectory."""
+    sizes = np.diff(counted.offsets)
+    filled = int((sizes > 0).sum())
     idf = np.log((filled + 1.0) / np.maximum(np.arange(filled + 1), 1))
-    keep = len(counted.location) if strongest is None else strongest
-    parts = map_ranges(
-        _weigh, counted.offsets, counted.offsets, counted.location, counted.pf, counted.tf, idf,
-        keep,
-    )  # fmt: skip
-    kept, dimension, weight = joined(parts)
-    return Vectors(offsets_from(kept), dimension, weight)
+    owner, dimension = owners(counted.offsets), counted.location
+    weight = counted.pf * idf[counted.tf[dimension]]
+    if strongest is not None:
+        # dimensions ascend, and the sort is stable: ties go to the lower one
+        score = np.floor(weight / _norms(owner, weight, len(sizes)) / SAME + 0.5)
+        order = np.lexsort((np.where(sizes[owner] > strongest, -score, 0.0), owner))
+        kept = order[within(counted.offsets) < strongest]
+        owner, dimension, weight = owner[kept], dimension[kept], weight[kept]
+        sizes = np.minimum(sizes, strongest)
+    return Vectors(offsets_from(sizes), dimension, weight / _norms(owner, weight, len(sizes)))
+
+
+def _norms(owner: Ids, weight: Weights, count: int) -> Weights:
+    """The length of the vector that each weight is part of; 1 where all weights are 0."""
+    squares = np.bincount(owner, weight * weight, count)
+    return np.sqrt(np.where(squares > 0.0, squares, 1.0))[owner]
 
 
 @njit(nogil=True, cache=True)
@@ -193,53 +162,15 @@ def pick_by_cosine(
     return found[0], found[1]
 
 
-@njit(cache=True)
-def around_the_clock(a, b, gap):  # type: ignore[no-untyped-def]
-    """Circular earth mover's distance of two histograms, in bins: sum |F - median F|."""
-    run = 0.0
-    for i in range(len(a)):
-        run += a[i] - b[i]
-        # insert in order: a dozen bins
-        j = i
-        while j > 0 and gap[j - 1] > run:
-            gap[j] = gap[j - 1]
-            j -= 1
-        gap[j] = run
-    middle = gap[len(a) // 2]
-    total = 0.0
-    for i in range(len(a)):
-        total += abs(gap[i] - middle)
-    return total
+def around_the_clock(one: Weights, others: Weights) -> Weights:
+    """Likeness of one histogram of hours with others: 1 - circular earth mover's distance in hours / 12.
 
-
-@njit(nogil=True, cache=True)
-def _compare_clocks(first, last, offsets, released, original, filled, scale):  # type: ignore[no-untyped-def]
-    own, other = np.zeros(last - first), np.zeros(last - first)
-    gap = np.empty(released.shape[1], np.float64)
-    for t in range(first, last):
-        if offsets[t] == offsets[t + 1]:
-            continue
-        for o in range(len(filled)):
-            if filled[o]:
-                like = 1.0 - scale * around_the_clock(released[t], original[o], gap)
-                if o == t:
-                    own[t - first] = like
-                elif like > other[t - first]:
-                    other[t - first] = like
-    return own, other
-
-
-def most_alike_clocks(
-    released: Weights, original: Weights, filled: tuple[Flags, Flags], scale: float
-) -> Links:
-    """Compare histograms around the clock: likeness = 1 - scale * distance in bins.
-
-    `filled`: which of each side are not empty.
+    That distance of two histograms is sum |F - median F| of the running sum F of their difference.
     """
-    has_released, has_original = filled
-    work = offsets_from(has_released.astype(np.int64))
-    parts = map_ranges(_compare_clocks, work, work, released, original, has_original, scale)
-    return Links(*joined(parts))
+    running = np.sort(np.cumsum(one - others, axis=-1), axis=-1)
+    middle = running[..., running.shape[-1] // 2, np.newaxis]
+    apart: Weights = np.abs(running - middle).sum(axis=-1)
+    return 1.0 - HOURS_PER_WINDOW / FARTHEST_HOURS * apart
 
 
 STRONGEST = 10
@@ -325,10 +256,15 @@ def _movements(pair: Pair) -> tuple[Trajectories, Trajectories, int]:
 
 
 def _by_time_of_day(pair: Pair) -> Links:
-    """LA_t: shares of twelve two-hour windows; likeness = 1 - earth mover's hours / 12."""
+    """LA_t: shares of twelve two-hour windows."""
     shown, true = (windows_of_day(side, pair.timezone) for side in (pair.released, pair.original))
-    filled = pair.released.lengths > 0, pair.original.lengths > 0
-    return most_alike_clocks(shown, true, filled, HOURS_PER_WINDOW / FARTHEST_HOURS)
+    filled = np.flatnonzero(pair.original.lengths > 0)
+    own, other = np.zeros((2, len(shown)))
+    for t in np.flatnonzero(pair.released.lengths > 0):
+        like, mine = around_the_clock(shown[t], true[filled]), filled == t
+        own[t] = like[mine].sum()
+        other[t] = like[~mine].max(initial=0.0)
+    return Links(own, other)
 
 
 def windows_of_day(side: Trajectories, timezone: str) -> Weights:
@@ -341,40 +277,13 @@ def windows_of_day(side: Trajectories, timezone: str) -> Weights:
     return shares
 
 
-@njit(nogil=True, cache=True)
-def _pick_by_clock(first, last, work, original, distinct, copies, scale, chance):  # type: ignore[no-untyped-def]
-    """Number of the best distinct histogram, and which of its equals, for each object."""
-    choice, equal = np.full(last - first, -1, np.int64), np.full(last - first, -1, np.int64)
-    gap = np.empty(original.shape[1], np.float64)
-    near = np.empty(len(distinct), np.float64)
-    for u in range(first, last):
-        if work[u] == work[u + 1]:
-            continue
-        best = -1.0
-        for d in range(len(distinct)):
-            near[d] = 1.0 - scale * around_the_clock(original[u], distinct[d], gap)
-            best = max(best, near[d])
-        if best <= SAME:
-            continue
-        ties = 0
-        for d in range(len(distinct)):
-            if near[d] >= best - SAME:
-                ties += copies[d]
-        chosen = min(int(chance[u] * ties), ties - 1)
-        for d in range(len(distinct)):
-            if near[d] >= best - SAME:
-                if chosen < copies[d]:
-                    choice[u - first], equal[u - first] = d, chosen
-                    break
-                chosen -= copies[d]
-    return choice, equal
-
-
 def pick_by_clock(pair: Pair, rng: np.random.Generator) -> Ints:
-    """For each object the released trajectory whose hours of the day are most alike."""
-    released = windows_of_day(pair.released, pair.timezone)
+    """For each object the released trajectory whose hours of the day are most alike, ties by chance."""
+    original, released = (
+        windows_of_day(side, pair.timezone) for side in (pair.original, pair.released)
+    )
     filled = np.flatnonzero(pair.released.lengths > 0)
-    pick = np.full(len(pair.original), -1, np.int64)
+    pick, chance = np.full(len(original), -1, np.int64), rng.random(len(original))
     if not len(filled):
         return pick
     # pieces have few hours: many histograms are the same
@@ -382,14 +291,16 @@ def pick_by_clock(pair: Pair, rng: np.random.Generator) -> Ints:
         released[filled], axis=0, return_inverse=True, return_counts=True
     )
     members = filled[np.argsort(which.reshape(-1), kind="stable")]
-    work = offsets_from((pair.original.lengths > 0).astype(np.int64))
-    parts = map_ranges(
-        _pick_by_clock, work, work, windows_of_day(pair.original, pair.timezone), distinct,
-        copies, HOURS_PER_WINDOW / FARTHEST_HOURS, rng.random(len(pick)),
-    )  # fmt: skip
-    choice, equal = joined(parts)
-    there = choice >= 0
-    pick[there] = members[offsets_from(copies)[choice[there]] + equal[there]]
+    begin = offsets_from(copies)
+    for u in np.flatnonzero(pair.original.lengths > 0):
+        like = around_the_clock(original[u], distinct)
+        if like.max() > SAME:
+            best = np.flatnonzero(like >= like.max() - SAME)
+            ties = int(copies[best].sum())
+            chosen = min(int(chance[u] * ties), ties - 1)
+            upto = np.cumsum(copies[best])
+            group = int(np.searchsorted(upto, chosen, side="right"))
+            pick[u] = members[begin[best[group]] + chosen - (upto[group] - copies[best[group]])]
     return pick
 
 
