@@ -17,7 +17,7 @@ from freqdp_db.methods.counts.family import contributions_to, design_of
 from freqdp_db.methods.counts.measuring import bounded_by, first_numbers, measured, totals
 from freqdp_db.methods.counts.options import CountsOptions
 from freqdp_db.methods.counts.plan import plan_of, second_round
-from freqdp_db.methods.counts.tables import made_of
+from freqdp_db.methods.counts.tables import make_tables
 from freqdp_db.model.arrays import Ints, Metres
 from freqdp_db.privacy.noise import RandomSource
 
@@ -87,7 +87,7 @@ def released_bounds(
         found = found_in(chosen)
         for run in range(runs):
             drawn = measured(found, design, source)
-            made = made_of(drawn, plan_of(drawn, design))
+            made = make_tables(drawn, plan_of(drawn, design))
             for name in names:
                 table = made.table(name)
                 city = table["zone" if name == "visits" else "origin"] == zones.city_id

@@ -55,7 +55,7 @@ from freqdp_db.methods.counts.plan import (
     plan_of,
     second_round,
 )
-from freqdp_db.methods.counts.tables import Made, made_of
+from freqdp_db.methods.counts.tables import CountTables, make_tables
 from freqdp_db.model.arrays import Flags
 from freqdp_db.privacy.noise import SecureSource, SeededSource
 
@@ -173,13 +173,13 @@ def made(
     objects: int = 60,
     tables: tuple[str, ...] = TABLES,
     threshold: int | None = None,
-) -> tuple[Draw, Plan, Made]:
+) -> tuple[Draw, Plan, CountTables]:
     roads = ROADS if "roads" in tables else None
     found = contributions_of(*small_city(objects, 4), REGION, PERIOD, ZONES, BINS, roads)
     design = Design(ZONES, BINS, tables, budget, threshold, roads)
     drawn = measured(found, design, SeededSource(seed))
     plan = plan_of(drawn, design)
-    return drawn, plan, made_of(drawn, plan)
+    return drawn, plan, make_tables(drawn, plan)
 
 
 @SPARSE
@@ -209,7 +209,7 @@ def test_a_changed_number_is_found(
             check(drawn, replace(tables, **{column: changed}), plan)
 
 
-def held(tables: Made, bounded: Contributions) -> dict[str, Flags]:
+def held(tables: CountTables, bounded: Contributions) -> dict[str, Flags]:
     """Whether each interval holds the bounded count, by table and level, and for all bins apart."""
     found = {}
     for name in ("visits", "stays", "flows", "roads"):
@@ -258,7 +258,7 @@ def test_margins_hold_what_they_say(
     for seed in range(40):
         drawn = measured(found, design, SeededSource(seed))
         plan = plan_of(drawn, design)
-        tables, bounded = made_of(drawn, plan), bounded_by(found, plan)
+        tables, bounded = make_tables(drawn, plan), bounded_by(found, plan)
         for name, hits in held(tables, bounded).items():
             inside.setdefault(name, []).extend(hits)
     assert np.mean(inside.pop("speeds")) > 0.94

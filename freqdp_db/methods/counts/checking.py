@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 from freqdp_db.errors import VerificationFailed
 from freqdp_db.methods.counts.contributions import WHOLE
 from freqdp_db.methods.counts.plan import Draw, Plan
-from freqdp_db.methods.counts.tables import Columns, Made
+from freqdp_db.methods.counts.tables import Columns, CountTables
 from freqdp_db.model.arrays import Flags, Ints
 
 _NUMBERS = ("value", "estimate")
 _KEYS = ("zone", "road", "origin", "destination", "bin")
 
 
-def check(draw: Draw, made: Made, plan: Plan) -> dict[str, int]:
+def check(draw: Draw, made: CountTables, plan: Plan) -> dict[str, int]:
     """The budget, the shape of the draw, and sums between rows; raises VerificationFailed."""
     zones, tables, booked = plan.design.zones, plan.design.tables, plan.design.budget.whole
     if plan.cost > booked:

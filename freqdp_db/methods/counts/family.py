@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from freqdp_db.errors import BadInput
 from freqdp_db.methods.contract import (
+    CompletedStep,
     Counts,
+    EmptyLog,
     Facts,
     Method,
     Need,
-    Nothing,
     Step,
     StepContext,
-    Taken,
     WorkingSet,
 )
 from freqdp_db.methods.counts.options import MARGINS, ROADS, SUMMARY, CountsOptions
@@ -46,13 +46,13 @@ _SMALL = 100
 """delta is to be at most a hundredth of one over the number of objects."""
 
 
-class CountsStep(Step[CountsOptions, Any, Nothing]):
+class CountsStep(Step[CountsOptions, Any, EmptyLog]):
     """One draw that sees the data; tables that are made from it alone."""
 
     name = "counts"
     words = "noisy counts"
     options = CountsOptions
-    logs = Nothing
+    logs = EmptyLog
     foreseen = True
     checked: ClassVar[dict[str, str]] = {
         "rows": "rows of counts follow from the draw",
@@ -125,28 +125,28 @@ class CountsStep(Step[CountsOptions, Any, Nothing]):
 
     def carry_out(
         self, world: StepContext, state: WorkingSet, drawn: Any, options: CountsOptions
-    ) -> tuple[Nothing, WorkingSet]:
+    ) -> tuple[EmptyLog, WorkingSet]:
         from freqdp_db.methods.counts.plan import plan_of
-        from freqdp_db.methods.counts.tables import made_of
+        from freqdp_db.methods.counts.tables import make_tables
 
         plan = plan_of(drawn, design_of(world, options))
-        return Nothing(), replace(state, made=made_of(drawn, plan))
+        return EmptyLog(), replace(state, tables=make_tables(drawn, plan))
 
-    def check(self, done: Taken[CountsOptions, Any, Nothing]) -> dict[str, int]:
+    def check(self, done: CompletedStep[CountsOptions, Any, EmptyLog]) -> dict[str, int]:
         from freqdp_db.methods.counts.checking import check
         from freqdp_db.methods.counts.plan import plan_of
-        from freqdp_db.methods.counts.tables import Made
+        from freqdp_db.methods.counts.tables import CountTables
 
-        assert isinstance(done.after.made, Made)
+        assert isinstance(done.after.tables, CountTables)
         plan = plan_of(done.drawn, design_of(done.world, done.options))
-        return check(done.drawn, done.after.made, plan)
+        return check(done.drawn, done.after.tables, plan)
 
-    def counts(self, done: Taken[CountsOptions, Any, Nothing]) -> Counts:
-        made: Any = done.after.made
+    def counts(self, done: CompletedStep[CountsOptions, Any, EmptyLog]) -> Counts:
+        tables: Any = done.after.tables
         return {
-            "rows": len(made),
+            "rows": len(tables),
             "noisy_objects": max(int(done.drawn.objects[0]), 0),
-            **dict(zip(SUMMARY, made.summary.tolist(), strict=True)),
+            **dict(zip(SUMMARY, tables.summary.tolist(), strict=True)),
         }
 
     def expect(

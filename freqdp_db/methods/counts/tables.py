@@ -59,7 +59,7 @@ _SURE = 2.0
 
 
 @dataclass(frozen=True)
-class Made:
+class CountTables:
     """What is published: the columns of all tables, each in the order of its key."""
 
     visits_zone: Ids
@@ -474,7 +474,7 @@ class Solutions:
         return np.array([known.get(name, 0.0) for name in SUMMARY])
 
 
-def made_of(draw: Draw, plan: Plan) -> Made:
+def make_tables(draw: Draw, plan: Plan) -> CountTables:
     """All tables."""
     found, bins = Solutions(vars(draw), plan), plan.design.bins
     rows_of = {
@@ -489,10 +489,10 @@ def made_of(draw: Draw, plan: Plan) -> Made:
     columns["summary"] = found.summary()
     period = bins.period.begin, bins.period.end
     columns["bins"] = np.array([BIN_KINDS.index(bins.kind), *period])
-    return Made(
+    return CountTables(
         **{
             f.name: columns.get(f.name, np.zeros(0, _EMPTY.get(str(f.type), np.float64)))
-            for f in fields(Made)
+            for f in fields(CountTables)
         }
     )
 

@@ -25,7 +25,7 @@ from freqdp_db.model.days import DAY_US, HOUR_US, local_times
 if TYPE_CHECKING:
     from freqdp_db.methods.counts.polygons import Polygons
     from freqdp_db.methods.synthesis.public import Period
-    from freqdp_db.model.trajectories import Shown
+    from freqdp_db.model.trajectories import ReleaseCoordinates
     from freqdp_db.roads.network import Network
 
 OUTSIDE = -1
@@ -206,7 +206,7 @@ class Roads(Geography):
             number,
         )
 
-    def rows(self, shown: Shown, srid: int) -> Iterator[Mapping[str, Any]]:
+    def rows(self, shown: ReleaseCoordinates, srid: int) -> Iterator[Mapping[str, Any]]:
         """Those of the table `_road`. shown: leads to the SRID of the source.
 
         Roads are lines of one part; districts and the city are the lines of their roads.
@@ -232,7 +232,7 @@ class Roads(Geography):
 
 @lru_cache(maxsize=1)
 def roads_in(network: Network, zones: Zones) -> Roads:
-    """Made once for the steps of a release: what is known of its neighbours is kept with it."""
+    """CountTables once for the steps of a release: what is known of its neighbours is kept with it."""
     return Roads.of(network, zones)
 
 
