@@ -14,7 +14,7 @@ from freqdp_db.evaluation.bounds import Bound, Observed, bound_from
 from freqdp_db.methods.contract import StepContext
 from freqdp_db.methods.counts.contributions import Contributions
 from freqdp_db.methods.counts.family import contributions_to, design_of
-from freqdp_db.methods.counts.measuring import bounded_by, first_numbers, measured, totals
+from freqdp_db.methods.counts.measuring import bounded_by, first_numbers, measure, totals
 from freqdp_db.methods.counts.options import CountsOptions
 from freqdp_db.methods.counts.plan import plan_of, second_round
 from freqdp_db.methods.counts.tables import make_tables
@@ -86,7 +86,7 @@ def released_bounds(
     for side, chosen in enumerate((busiest, busiest[1:])):
         found = found_in(chosen)
         for run in range(runs):
-            drawn = measured(found, design, source)
+            drawn = measure(found, design, source)
             made = make_tables(drawn, plan_of(drawn, design))
             for name in names:
                 table = made.table(name)

@@ -28,7 +28,7 @@ from freqdp_db.methods.contract import StepContext, options_of
 from freqdp_db.methods.counts.contributions import WHOLE, Contributions, Items
 from freqdp_db.methods.counts.estimation import sums
 from freqdp_db.methods.counts.family import contributions_to, design_of
-from freqdp_db.methods.counts.measuring import bounded_by, cells_of, measured
+from freqdp_db.methods.counts.measuring import bounded_by, cells_of, measure
 from freqdp_db.methods.counts.options import SUMMARY, CountsOptions
 from freqdp_db.methods.counts.plan import Plan, plan_of
 from freqdp_db.methods.counts.tables import CountTables, make_tables
@@ -125,7 +125,7 @@ class _Bench:
         full = self.exact(found)
         for seed in range(first, first + seeds):
             source = SeededSource(seed)
-            drawn = measured(found, design, source)
+            drawn = measure(found, design, source)
             plan = plan_of(drawn, design)
             made = make_tables(drawn, plan)
             bounded = bounded_by(found, plan)
