@@ -169,7 +169,7 @@ _MESH = 9
 
 
 @dataclass(frozen=True)
-class InSource:
+class SourceCoordinates:
     """As the source's SRID has them."""
 
     build: Build

@@ -14,10 +14,10 @@ from freqdp_db.evaluation.bounds import Bound, Observed, bound_from
 from freqdp_db.methods.contract import StepContext
 from freqdp_db.methods.counts.contributions import Contributions
 from freqdp_db.methods.counts.family import contributions_to, design_of
-from freqdp_db.methods.counts.measuring import bounded_by, first_numbers, measured, totals
+from freqdp_db.methods.counts.measuring import bounded_by, first_numbers, measure, totals
 from freqdp_db.methods.counts.options import CountsOptions
 from freqdp_db.methods.counts.plan import plan_of, second_round
-from freqdp_db.methods.counts.tables import made_of
+from freqdp_db.methods.counts.tables import make_tables
 from freqdp_db.model.arrays import Ints, Metres
 from freqdp_db.privacy.noise import RandomSource
 
@@ -86,8 +86,8 @@ def released_bounds(
     for side, chosen in enumerate((busiest, busiest[1:])):
         found = found_in(chosen)
         for run in range(runs):
-            drawn = measured(found, design, source)
-            made = made_of(drawn, plan_of(drawn, design))
+            drawn = measure(found, design, source)
+            made = make_tables(drawn, plan_of(drawn, design))
             for name in names:
                 table = made.table(name)
                 city = table["zone" if name == "visits" else "origin"] == zones.city_id

@@ -60,7 +60,7 @@ def _count(database: Database, release: ReleaseRow, progress: Progress) -> _Coun
     from freqdp_db.methods.counts.measuring import bounded_by
 
     world, state = load_released(database, release, progress)
-    build, made, request = world.build, state.made, Request.of(release)
+    build, made, request = world.build, state.tables, Request.of(release)
     options = options_of(request.method.steps[0], request.values)
     design = design_of(world, options)
     with database.begin(snapshot=True) as connection:

@@ -1,10 +1,10 @@
 """What a method is: an ordered list of steps, and what it declares about itself.
 
-A step is three things over arrays: it draws all that is random, it carries the draw out, and it
-checks what it promises. The loop over steps is in `loop`, and nowhere else.
+A step has three functions over arrays: `draw` makes everything that is random, `carry_out` applies
+the draw, and `check` recomputes what the step promises. `loop.run_steps` is the only caller.
 
-Modules of methods import compiled kernels where they run, not at their top: `freqdp --help` shows
-the parameters of all methods, and to load the compiler takes a second.
+Modules of methods import compiled kernels inside functions, not at their top: `freqdp --help` shows
+the parameters of all methods, and loading the compiler takes a second.
 """
 
 from __future__ import annotations
@@ -27,7 +27,14 @@ from freqdp_db.errors import VerificationFailed
 from freqdp_db.methods.parameters import RELEASE, Parameter, parameters_of
 from freqdp_db.methods.relations import AREAS, TABLES, TRAJECTORIES, Relation
 from freqdp_db.model.arrays import Groups, Ids, Ints
-from freqdp_db.model.trajectories import Areas, Build, Clock, Locations, Shown, Trajectories
+from freqdp_db.model.trajectories import (
+    Areas,
+    Build,
+    Clock,
+    Locations,
+    ReleaseCoordinates,
+    Trajectories,
+)
 from freqdp_db.privacy.guarantee import Declare
 from freqdp_db.privacy.noise import RandomSource
 from freqdp_db.progress import ProgressCallback, ignore_progress
@@ -58,55 +65,56 @@ KINDS: dict[Kind, str] = {
     "with half of its 95 % interval (margin). A missing row means fewer than the noise lets one see, not "
     "none. Take totals from the rows of districts and of the city, not from sums of many zones.",
 }
-"""What a released trajectory is, and what an analyst may do with it."""
+"""For each kind, what a released trajectory is and what an analyst may do with it."""
 WITHOUT_SAMPLES: tuple[Kind, ...] = ("synthetic", "counts")
-"""Kinds that are made from noisy counts alone: they hold nobody's samples."""
+"""Kinds that are computed from noisy counts alone and contain no original sample."""
 EXPOSES: dict[Kind, str] = {
     "edited": "nearly everybody can be found by who knows a few samples of them"
 }
-"""Kinds that are known to expose, whatever the parameters: what the risk is likely to be."""
+"""Kinds that expose people whatever the parameters are, with the sentence that says so."""
 
 
 @dataclass(frozen=True)
 class Need:
-    """A relation of the user's that a method reads: it is read before the steps run."""
+    """A public relation of the user's that a method reads; it is read before the first step runs."""
 
     parameter: str
-    """It names the relation."""
+    """The parameter that names the relation."""
     reader: Literal["points", "roads", "zones"]
-    """As what it is read: `Points`, a `Network` of roads, or `Zones`, which need be no relation."""
+    """The type that it is read into: `Points`, a `Network` or `Zones`. Zones may also be a grid or H3."""
     columns: Mapping[str, str] = field(default_factory=dict)
-    """Which parameters name columns of it: of points their `category`, of zones `zone`, `district`."""
+    """Parameters that name its columns: `category` of points; `zone` and `district` of zones."""
     optional: bool = False
-    """Whether the method does without, where the parameter is not given."""
+    """Whether the method also runs without this relation."""
 
 
 @dataclass(frozen=True)
 class StepContext:
-    """What every step may read besides the state that is handed on."""
+    """What every step may read besides the working set."""
 
     build: Build
     search: Search | None = None
-    """How the global insertion finds trajectories, if not in memory; the answer is the same."""
+    """The search that the global insertion uses. None: an index in memory. The answers are the same."""
     inputs: Mapping[str, Any] = field(default_factory=dict)
-    """What the method needs, by the parameter that names it."""
+    """The relations of `Method.needs`, by parameter."""
 
     facts: Facts | None = None
-    """What is public of the data, in the build's metres; None: nothing was said."""
-    shown: Shown | None = None
-    """How areas and points look in the release; None: as they are here."""
-    told: ProgressCallback = ignore_progress
-    """How much of its work a step has done, from 0 to 1: for who waits for a long one."""
+    """Converts a region and a period to the build's metres and microseconds. None: the dataset has none."""
+    coordinates: ReleaseCoordinates | None = None
+    """Converts metres to the coordinates of the release. None: the release is in the build's metres."""
+    report_progress: ProgressCallback = ignore_progress
+    """A long step calls this with the share of its work that is done, from 0 to 1."""
 
     def public_facts(self, region: Any, period: Any) -> tuple[Region, Period]:
-        """The region and the period that a release is made for."""
+        """The public region and period of a release, in metres and microseconds."""
         assert self.facts is not None, "the request was let through without public facts"
         return self.facts(region, period)
 
     def tf_of(self, state: WorkingSet) -> Ids:
-        """TF that is drawn from: of the build as SQL shows it, of what steps have changed as counted.
+        """TF of every place, from which a step draws.
 
-        `verify` counts both.
+        For the build this is the stored column that the SQL views show; once a step has edited the
+        trajectories it is counted. `verify` counts both.
         """
         stored = self.build.tf if state.trajectories is self.build.trajectories else None
         return state.tf if stored is None else stored
@@ -122,41 +130,42 @@ class StepContext:
 
 @dataclass(frozen=True)
 class Undated:
-    """Times that were moved into one week or day."""
+    """Released times that were moved into one week or one day."""
 
     begin_us: int
     span_us: int
-    """When it begins, and how long it is."""
+    """Begin and length of that week or day."""
     at: Ints
-    """The time of each sample with its date."""
+    """Original time of each sample, with its date."""
 
 
 @dataclass(frozen=True)
 class WorkingSet:
-    """Trajectories on their way from the build to the released table."""
+    """The trajectories between two steps: the first step gets the build's, the last gives the released
+    ones."""
 
     trajectories: Trajectories
     places: Locations
-    """The build's, or the method's own."""
+    """The build's places, or those that a method made."""
     key: Ints
     """Released id of each trajectory."""
     owner: Ids | None = None
-    """The object of each sample; -1: several objects', and `members` says of how many its
-    trajectory is. None: trajectory t is object t's."""
+    """The object of each sample. None: all samples of trajectory t are object t's. -1: the sample
+    belongs to several objects, whose number is in `members`, or to nobody."""
     areas: Areas | None = None
     members: Ints | None = None
-    """How many objects each trajectory is of; None: no trajectory is several objects' at once."""
+    """How many objects each trajectory stands for. None: no trajectory stands for several at once."""
     part_of: Ids | None = None
-    """The trajectory that each object is part of, -1: of none, where trajectories are several
-    objects' and no object is part of two."""
+    """The trajectory that each object was merged into, or -1. None: objects were not merged, or some
+    object is in two trajectories."""
     groups: Groups | None = None
-    """Samples after which it was dealt anew who goes on as whom, for who judges attacks."""
+    """Groups of samples after which `swap` exchanged objects. The evaluation of attacks reads them."""
     pieces: bool = False
-    """Whether trajectories are pieces that go on under other ids."""
+    """Whether one object's way is split over several trajectories with ids of their own."""
     undated: Undated | None = None
-    """Where dates were left out: what times were, for who judges attacks."""
-    made: Columns | None = None
-    """What a method with relations of its own publishes, and that is no trajectories."""
+    """Original times, where dates were left out. The evaluation of attacks reads them."""
+    tables: Columns | None = None
+    """The rows of a method that publishes other relations than trajectories (`Method.publishes`)."""
 
     def owners(self) -> Ids:
         """The object of each sample."""
@@ -164,14 +173,15 @@ class WorkingSet:
 
     @cached_property
     def partitions(self) -> Partitions[Partition]:
-        """The trajectories where they are kept: with workers in ranges, or all of them here."""
+        """The trajectories as partitions: one for each range at the workers, or a single one in this
+        process."""
         from freqdp_db.methods.frequency.partition import partitions_of
 
         return partitions_of(self.trajectories, self.places)
 
     @property
     def frequencies(self) -> Frequencies:
-        """PF and TF, where all trajectories are here."""
+        """PF and TF. Only for a working set with a single partition in this process."""
         (whole,) = self.partitions
         return whole.frequencies
 
@@ -185,7 +195,8 @@ class WorkingSet:
 
     @cached_property
     def rank(self) -> Ints:
-        """Order of the released ids, for ties: by trajectory id they would favour the first."""
+        """Rank of each trajectory by released id. Breaks ties: trajectory ids would favour the first
+        objects."""
         return np.argsort(np.argsort(self.key))
 
     @property
@@ -194,34 +205,34 @@ class WorkingSet:
 
     @cached_property
     def digest(self) -> str:
-        """Hash of the trajectories' hashes: partitions of the trajectories can be hashed apart.
+        """SHA-256 over the hash of each trajectory, so that partitions can be hashed separately.
 
-        It begins with the number of the rule that it is computed by.
+        The number before the colon is the version of this computation.
         """
         whole = hashlib.sha256()
-        more: list[NDArray[Any]] = []
+        more_columns: list[NDArray[Any]] = []
         if self.owner is not None:
-            more.append(self.owner)
+            more_columns.append(self.owner)
         if self.places.source_x is None:
             location = self.trajectories.location
-            more += [self.places.x[location], self.places.y[location]]
+            more_columns += [self.places.x[location], self.places.y[location]]
         if self.areas is not None:
-            more += [getattr(self.areas, f.name) for f in fields(self.areas)]
-        # columns of a method's own are there only where all trajectories are here, in one partition
-        for hashes in self.partitions.map(_hashes_of, more):
+            more_columns += [getattr(self.areas, f.name) for f in fields(self.areas)]
+        # only methods that run in one partition make columns of their own
+        for hashes in self.partitions.map(_hashes_of, more_columns):
             whole.update(hashes)
         if self.members is not None:
             whole.update(self.members.tobytes())
-        if self.made is not None:
-            for made in fields(self.made):
-                whole.update(np.ascontiguousarray(getattr(self.made, made.name)).tobytes())
+        if self.tables is not None:
+            for column in fields(self.tables):
+                whole.update(np.ascontiguousarray(getattr(self.tables, column.name)).tobytes())
         return f"2:{whole.hexdigest()}"
 
 
-def _hashes_of(partition: Partition, more: list[NDArray[Any]]) -> bytes:
-    """The hash of each trajectory, one after the other."""
+def _hashes_of(partition: Partition, more_columns: list[NDArray[Any]]) -> bytes:
+    """Concatenated SHA-256 of each trajectory: its locations, times and `more_columns`."""
     t = partition.trajectories
-    columns = [np.ascontiguousarray(column) for column in (t.location, t.at, *more)]
+    columns = [np.ascontiguousarray(column) for column in (t.location, t.at, *more_columns)]
     packed = [(column.view(np.uint8).data, column.itemsize) for column in columns]
     found = bytearray()
     for begin, end in pairwise(t.offsets.tolist()):
@@ -241,8 +252,8 @@ class Columns(Protocol):
 
 
 @dataclass(frozen=True)
-class Nothing:
-    """The log of a step whose draw says everything."""
+class EmptyLog:
+    """The log of a step that is fully described by its draw."""
 
     def __len__(self) -> int:
         return 0
@@ -254,8 +265,8 @@ Options = TypeVar("Options")
 
 
 @dataclass(frozen=True)
-class Recorded(Generic[Options, Drawn, Logged]):
-    """A step as it is stored: what it drew and logged, and what it is done to."""
+class StoredStep(Generic[Options, Drawn, Logged]):
+    """A step as it is stored: its input, options, draw and log."""
 
     world: StepContext
     before: WorkingSet
@@ -265,54 +276,54 @@ class Recorded(Generic[Options, Drawn, Logged]):
 
 
 @dataclass(frozen=True)
-class Taken(Recorded[Options, Drawn, Logged]):
-    """A step that was carried out or replayed."""
+class CompletedStep(StoredStep[Options, Drawn, Logged]):
+    """A step that was carried out or replayed: the stored step and its result."""
 
     after: WorkingSet
 
 
 class Step(ABC, Generic[Options, Drawn, Logged]):
-    """One step of a method. Subclasses have no state of their own."""
+    """One step of a method. Subclasses are stateless: everything is in the arguments."""
 
     name: ClassVar[str]
     words: ClassVar[str]
-    """What it changes, for the curator: `Step 1, <words>: ...`."""
+    """What the step changes, as shown to the curator: `Step 1, <words>: ...`."""
     options: type[Options]
     draws: type[Drawn]
     logs: type[Logged]
     partitioned: ClassVar[bool] = False
-    """Whether it works on the partitions of a state, wherever they are kept."""
+    """Whether it only uses `state.partitions`, so that workers can run it."""
     makes_areas: ClassVar[bool] = False
-    """Whether a sample is somewhere in an area afterwards."""
+    """Whether its result has areas instead of positions."""
     checked: ClassVar[Mapping[str, str]] = {}
-    """The counts of `check`, in words."""
+    """For each count that `check` returns, its meaning in words."""
     foreseen: ClassVar[bool] = False
-    """Whether `expect` says what would come out, so that a plan reads no data."""
+    """Whether the step implements `expect`, so that `plan` reads no data."""
     not_replayable: ClassVar[frozenset[str]] = frozenset()
-    """Versions of the software whose draws this one can no longer carry out."""
+    """Versions of freqdp whose stored draws this version cannot replay."""
 
     @abstractmethod
     def draw(
         self, world: StepContext, state: WorkingSet, options: Options, source: RandomSource
     ) -> Drawn:
-        """All that is random. It is committed before it is used."""
+        """Draw everything random. The loop commits the draw before `carry_out` sees it."""
 
     @abstractmethod
     def carry_out(
         self, world: StepContext, state: WorkingSet, drawn: Drawn, options: Options
     ) -> tuple[Logged, WorkingSet]:
-        """The same draw gives the same result, on any engine."""
+        """Apply the draw. Deterministic: the same draw gives the same result on every engine."""
 
-    def replay(self, done: Recorded[Options, Drawn, Logged]) -> WorkingSet:
-        """The result again, from what was stored."""
+    def replay(self, done: StoredStep[Options, Drawn, Logged]) -> WorkingSet:
+        """Compute the result again from the stored draw and log."""
         return self.carry_out(done.world, done.before, done.drawn, done.options)[1]
 
     @abstractmethod
-    def check(self, done: Taken[Options, Drawn, Logged]) -> dict[str, int]:
-        """Recompute what the step promises, independently; raises VerificationFailed."""
+    def check(self, done: CompletedStep[Options, Drawn, Logged]) -> dict[str, int]:
+        """Recompute what the step promises without using its code; raises VerificationFailed."""
 
     def require_possible(self, options: Options, objects: int, samples: int) -> None:
-        """Refuse options that make no sense for data of this size; raises BadInput."""
+        """Refuse options that are impossible for data of this size; raises BadInput."""
 
     def require_inputs(self, options: Options, inputs: Mapping[str, Any], facts: Facts) -> None:
         """Refuse options that the inputs cannot fulfil; raises BadInput."""
@@ -320,8 +331,8 @@ class Step(ABC, Generic[Options, Drawn, Logged]):
     def require_drawn_from(self, world: StepContext, state: WorkingSet, drawn: Drawn) -> None:
         """Refuse a stored draw that was made from other data; raises VerificationFailed."""
 
-    def counts(self, done: Taken[Options, Drawn, Logged]) -> Counts:
-        """What was done, in numbers: recorded, shown to the curator, compared when it is replayed."""
+    def counts(self, done: CompletedStep[Options, Drawn, Logged]) -> Counts:
+        """Numbers that describe what was done. They are stored, shown, and compared after a replay."""
         return {"samples": done.before.samples, "rows": done.after.samples}
 
     def expect(
@@ -333,35 +344,35 @@ class Step(ABC, Generic[Options, Drawn, Logged]):
         objects: int | None,
         earlier: Drawn | None,
     ) -> tuple[int, Counts, bool]:
-        """How much would be drawn, its counts, and whether `earlier` was of use.
+        """Predict, from public numbers alone, how many numbers would be drawn and the `counts`.
 
-        From public numbers alone. objects: about how many there are, as declared. earlier: the draw of
-        a published release. Only steps that are `foreseen` have it.
+        objects: the declared approximate number of objects. earlier: the draw of a published release.
+        The last value says whether `earlier` could be used. Only `foreseen` steps implement this.
         """
         raise AssertionError(f"{self.name} is tried on the data, not foreseen")
 
     def later_counts(self, options: Options) -> frozenset[str]:
-        """Counts that an earlier version, which made releases with such options, did not record."""
+        """Names of counts that releases with these options lack because an earlier version made them."""
         return frozenset()
 
     def describe(self, drawn: int, counts: Counts) -> str:
-        """The counts in words."""
+        """A sentence for the curator that contains the counts."""
         return f"{drawn:,} drawn; " + ", ".join(f"{n} {v:,.10g}" for n, v in counts.items())
 
     def errors(self, options: Options, counts: Counts) -> str:
-        """How large the errors are that noise leaves, for analysts; empty: nothing to say."""
+        """Sentences for analysts about the size of the noise; may be empty."""
         return ""
 
     def column_comments(self, options: Options) -> dict[str, str]:
-        """What columns of the released tables say with these options, where that is not as declared."""
+        """Comments of released columns whose meaning these options change."""
         return {}
 
     def warnings(self, options: Options, counts: Counts) -> list[str]:
-        """What the curator should know once the numbers are there."""
+        """Warnings for the curator that follow from the counts."""
         return []
 
     def user_level(self, state: WorkingSet, drawn: Drawn, options: Options) -> dict[str, float]:
-        """What a whole user costs: counted from the data, so for the curator only."""
+        """What a whole user costs. Counted from the data, so it is shown to the curator only."""
         return {}
 
 
@@ -369,7 +380,7 @@ AnyStep: TypeAlias = Step[Any, Any, Any]
 
 
 Spend: TypeAlias = Callable[[Mapping[str, Any]], Decimal]
-"""What such a release books, in the currency of the method's unit."""
+"""The amount that a release with these values books on the ledger of the method's unit."""
 
 
 @dataclass(frozen=True)
@@ -382,32 +393,33 @@ class Method:
     kind: Kind
     guarantee: Declare
     unit: Unit | None = None
-    """What its spend is counted for; None: it draws no noise that anything is claimed for."""
+    """The unit of its ledger. None: no guarantee is claimed for its noise, and nothing is booked."""
     grantable: bool = True
     """Whether a release may ever be granted to analysts."""
     after: frozenset[Kind] = field(default_factory=frozenset)
-    """It may follow methods of these kinds: `lg+swap`."""
+    """Kinds of methods that it may follow, as in `lg+swap`."""
     explains: str | None = None
-    """What a released trajectory is, where the kind's own words do not fit."""
+    """What a released trajectory is, if the sentence of `KINDS` does not fit."""
     moves_objects: bool = False
-    """Whether a released trajectory is one object's, moved: it links what another release unlinks."""
+    """Whether each released trajectory is one object's moved trajectory. Such a release links what
+    another unlinks."""
     needs: tuple[Need, ...] = ()
-    """Relations that it reads besides the build."""
+    """Public relations that it reads besides the build."""
     books: Spend | None = None
-    """None: the sum of the shares of its totals."""
+    """Computes what a release books. None: the sum of all parameters that are shares of a total."""
     publishes: tuple[Relation, ...] = ()
-    """Relations of its own; none: it publishes trajectories."""
+    """The relations of its releases. Empty: tables of trajectories, or of areas."""
 
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
-        """Those of all steps, then those that every method takes."""
+        """The parameters of all steps, then those that every method takes."""
         found: dict[str, Parameter] = {}
         for declared in (*(p for s in self.steps for p in parameters_of(s.options)), *RELEASE):
             found.setdefault(declared.name, declared)
         return tuple(found.values())
 
     def spend(self, values: Mapping[str, Any]) -> Decimal:
-        """What a release with these values books on the ledger of its unit."""
+        """What a release with these values books on the ledger of the unit."""
         if self.books is not None:
             return self.books(values)
         shares = (values[p.name] for p in self.parameters if p.share_of is not None)
@@ -415,7 +427,7 @@ class Method:
 
     @property
     def links(self) -> bool:
-        """Whether a released trajectory is one object's from its beginning to its end."""
+        """Whether every released trajectory is one object's from begin to end."""
         return self.kind == "edited" or self.moves_objects
 
     @property
@@ -428,7 +440,7 @@ class Method:
         return self.publishes or (AREAS if self.makes_areas else TRAJECTORIES)
 
     def relations_for(self, values: Mapping[str, Any]) -> tuple[Relation, ...]:
-        """Those of a release with these values."""
+        """The relations of a release with these values."""
         wanted = {
             "",
             *values.get(TABLES, ()),
@@ -438,7 +450,7 @@ class Method:
 
     @property
     def partitioned(self) -> bool:
-        """Whether workers can do all of its steps, each on its own trajectories."""
+        """Whether workers can run all of its steps, each on its own trajectories."""
         return all(step.partitioned for step in self.steps) and not self.publishes
 
     @property
@@ -447,18 +459,18 @@ class Method:
 
 
 def options_of(step: AnyStep, values: Mapping[str, Any]) -> Any:
-    """The part of a request that one step reads."""
+    """The options of one step, taken from the values of a request."""
     return step.options(**{p.name: values.get(p.name) for p in parameters_of(step.options)})
 
 
 def count_decreasing_times(t: Trajectories) -> int:
-    """How many times of a trajectory go backwards."""
+    """How many samples are earlier than the sample before them in their trajectory."""
     begins = np.zeros(t.samples + 1, np.bool_)
     begins[t.offsets] = True
     return int(((t.at[1:] < t.at[:-1]) & ~begins[1 : t.samples]).sum())
 
 
-def require_none_falling(falling: int) -> None:
-    """Times of a trajectory never go backwards."""
-    if falling:
-        raise VerificationFailed(f"{falling:,} times go backwards")
+def require_ascending_times(decreasing: int) -> None:
+    """Refuse a result in which any time goes backwards; raises VerificationFailed."""
+    if decreasing:
+        raise VerificationFailed(f"{decreasing:,} times go backwards")

@@ -1,7 +1,7 @@
-"""The loop over a method's steps. It exists once; a journal says what is kept of it.
+"""The loop over the steps of a method, and the journal that stores draws and logs.
 
-`anonymize` keeps draws and logs in the database, `verify` takes both from there, and whatever only
-tries a method out (`plan`, `experiment`, `audit`) keeps nothing.
+`anonymize` stores draws and logs in the database, `verify` reads them from there, and trial runs
+(`plan`, `experiment`, `audit`) store nothing.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import numpy as np
 
 from freqdp_db.methods.contract import (
     AnyStep,
+    CompletedStep,
     Counts,
     Method,
     StepContext,
-    Taken,
     WorkingSet,
     options_of,
 )
@@ -28,8 +28,8 @@ from freqdp_db.progress import Progress, Stage
 
 
 @dataclass(frozen=True)
-class Turn:
-    """One step of a run: which it is, from 1 on, and its part of the request."""
+class StepRun:
+    """One step of a run: its number from 1, and its options."""
 
     number: int
     step: AnyStep
@@ -37,24 +37,25 @@ class Turn:
 
 
 class Journal(Protocol):
-    """What is known of a run before it begins, and what is kept of it."""
+    """Where a run takes stored draws from, and where it stores what it does."""
 
     def key(self) -> Ints | None:
-        """The released ids, if they are drawn already."""
+        """The released ids, if they were drawn before."""
 
-    def drawn(self, turn: Turn, world: StepContext, state: WorkingSet) -> Any | None:
-        """The draw of a step, if it was made before; refuses one that was made from other data."""
+    def drawn(self, run: StepRun, world: StepContext, state: WorkingSet) -> Any | None:
+        """The stored draw of a step, if any; raises VerificationFailed if it was drawn from other data."""
 
     def source(self, number: int) -> RandomSource:
-        """A stream of its own for each step: a resumed run draws what it would have drawn."""
+        """The random source of a step. Each step has its own stream, so that a resumed run draws the
+        same."""
 
-    def commit(self, turn: Turn, drawn: Any, key: Ints | None) -> None:
-        """Keep a draw, before anything is done with it; with the first one, the released ids."""
+    def commit(self, run: StepRun, drawn: Any, key: Ints | None) -> None:
+        """Store a draw before it is used, and the released ids with the first one (else None)."""
 
     def carry_out(
-        self, turn: Turn, world: StepContext, state: WorkingSet, drawn: Any
+        self, run: StepRun, world: StepContext, state: WorkingSet, drawn: Any
     ) -> WorkingSet:
-        """The state after a step."""
+        """Carry a step out, or replay it; returns the state after it."""
 
 
 def run_steps(
@@ -65,54 +66,56 @@ def run_steps(
     progress: Progress,
     originals: Trajectories | None = None,
 ) -> WorkingSet:
-    """From the build to what is released. `originals`: other trajectories than the build's."""
+    """Run all steps, from the build to what is released.
+
+    originals: trajectories to start from instead of the build's.
+    """
     trajectories = world.build.trajectories if originals is None else originals
     key = journal.key()
     state = WorkingSet(trajectories, world.locations, np.zeros(0, np.int64) if key is None else key)
     for number, step in enumerate(method.steps, start=1):
-        turn = Turn(number, step, options_of(step, values))
+        run = StepRun(number, step, options_of(step, values))
         with progress.stage(f"{step.name} draw", state.samples) as stage:
-            drawn = journal.drawn(turn, world, state)
+            drawn = journal.drawn(run, world, state)
             if drawn is None:
                 source = journal.source(number)
-                fresh = number == 1
-                if fresh:
+                first = number == 1
+                if first:
                     state = replace(state, key=released_ids(source, len(trajectories)))
-                drawn = step.draw(world, state, turn.options, source)
-                journal.commit(turn, drawn, state.key if fresh else None)
+                drawn = step.draw(world, state, run.options, source)
+                journal.commit(run, drawn, state.key if first else None)
             stage.advance(state.samples)
         with progress.stage(f"{step.name} work", state.samples) as stage:
-            shown = _Shown(stage, state.samples)
-            told = replace(world, told=shown.tell)
-            state = journal.carry_out(turn, told, state, drawn)
-            shown.tell(1.0)
+            bar = _SampleProgress(stage, state.samples)
+            state = journal.carry_out(run, replace(world, report_progress=bar.report), state, drawn)
+            bar.report(1.0)
     time_step = values.get("time_step")
     if time_step is None:
         return state
-    coarse = replace(state, trajectories=_coarsened(state, time_step))
+    coarse = replace(state, trajectories=_coarsen_times(state, time_step))
     if state.areas is None:
         return coarse
-    # outward, so that what was in an interval still is
+    # ends are rounded up, so that an interval still contains its samples
     until = -(-state.areas.until // time_step) * time_step
     return replace(coarse, areas=replace(state.areas, until=until))
 
 
 @dataclass
-class _Shown:
-    """Shares of the work as samples of a stage."""
+class _SampleProgress:
+    """Turns the share of the work that a step reports into samples of a progress stage."""
 
     stage: Stage
     samples: int
     done: int = 0
 
-    def tell(self, share: float) -> None:
-        further = int(share * self.samples) - self.done
-        if further > 0:
-            self.done += further
-            self.stage.advance(further)
+    def report(self, share: float) -> None:
+        newly_done = int(share * self.samples) - self.done
+        if newly_done > 0:
+            self.done += newly_done
+            self.stage.advance(newly_done)
 
 
-def _coarsened(state: WorkingSet, step_us: int) -> Trajectories:
+def _coarsen_times(state: WorkingSet, step_us: int) -> Trajectories:
     from freqdp_db.methods.frequency.applying import coarsen
     from freqdp_db.methods.frequency.partition import trajectories_in
 
@@ -120,8 +123,8 @@ def _coarsened(state: WorkingSet, step_us: int) -> Trajectories:
 
 
 @dataclass(frozen=True)
-class StepTaken:
-    """What one step did, for the curator."""
+class StepSummary:
+    """What one step of a trial run did."""
 
     step: AnyStep
     drawn: int
@@ -131,32 +134,32 @@ class StepTaken:
 
 @dataclass
 class Trial:
-    """The journal of a run that is only tried: nothing is kept but what was counted."""
+    """The journal of a trial run. It stores nothing but, if asked for, a summary of each step."""
 
     sources: Callable[[int], RandomSource]
     counted: bool = False
-    """Whether to count what the steps do."""
-    taken: list[StepTaken] = field(default_factory=list)
+    """Whether to summarize what the steps do."""
+    summaries: list[StepSummary] = field(default_factory=list)
 
     def key(self) -> Ints | None:
         return None
 
-    def drawn(self, turn: Turn, world: StepContext, state: WorkingSet) -> Any | None:
+    def drawn(self, run: StepRun, world: StepContext, state: WorkingSet) -> Any | None:
         return None
 
     def source(self, number: int) -> RandomSource:
         return self.sources(number)
 
-    def commit(self, turn: Turn, drawn: Any, key: Ints | None) -> None:
+    def commit(self, run: StepRun, drawn: Any, key: Ints | None) -> None:
         return None
 
     def carry_out(
-        self, turn: Turn, world: StepContext, state: WorkingSet, drawn: Any
+        self, run: StepRun, world: StepContext, state: WorkingSet, drawn: Any
     ) -> WorkingSet:
-        step, options = turn.step, turn.options
+        step, options = run.step, run.options
         logged, after = step.carry_out(world, state, drawn, options)
         if self.counted:
-            counts = step.counts(Taken(world, state, drawn, logged, options, after))
+            counts = step.counts(CompletedStep(world, state, drawn, logged, options, after))
             costs = step.user_level(state, drawn, options)
-            self.taken.append(StepTaken(step, len(drawn), counts, costs))
+            self.summaries.append(StepSummary(step, len(drawn), counts, costs))
         return after

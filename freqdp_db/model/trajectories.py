@@ -144,7 +144,7 @@ class Areas:
     """The interval of a sample is from its `at` to this, the end not in it."""
 
 
-class Shown(Protocol):
+class ReleaseCoordinates(Protocol):
     """The coordinates of a release."""
 
     def points(self, x: Metres, y: Metres) -> tuple[Metres, Metres]: ...

@@ -28,10 +28,10 @@ from freqdp_db.methods.contract import StepContext, options_of
 from freqdp_db.methods.counts.contributions import WHOLE, Contributions, Items
 from freqdp_db.methods.counts.estimation import sums
 from freqdp_db.methods.counts.family import contributions_to, design_of
-from freqdp_db.methods.counts.measuring import bounded_by, cells_of, measured
+from freqdp_db.methods.counts.measuring import bounded_by, cells_of, measure
 from freqdp_db.methods.counts.options import SUMMARY, CountsOptions
 from freqdp_db.methods.counts.plan import Plan, plan_of
-from freqdp_db.methods.counts.tables import Made, made_of
+from freqdp_db.methods.counts.tables import CountTables, make_tables
 from freqdp_db.methods.loop import Trial, run_steps
 from freqdp_db.methods.registry import find_method
 from freqdp_db.privacy.accounting import sigma2_for
@@ -125,9 +125,9 @@ class _Bench:
         full = self.exact(found)
         for seed in range(first, first + seeds):
             source = SeededSource(seed)
-            drawn = measured(found, design, source)
+            drawn = measure(found, design, source)
             plan = plan_of(drawn, design)
-            made = made_of(drawn, plan)
+            made = make_tables(drawn, plan)
             bounded = bounded_by(found, plan)
             true = self.exact(bounded)
             known = dict(zip(SUMMARY, made.summary.tolist(), strict=True))
@@ -173,7 +173,7 @@ class _Bench:
             dict(zip(cells.tolist(), (counts / WHOLE).tolist(), strict=True)),
         )
 
-    def published(self, made: Made, column: str) -> Tables:
+    def published(self, made: CountTables, column: str) -> Tables:
         zones, count, bins = len(self.zones), self.zones.districts, len(self.bins)
         city = self.zones.city_id
         flows = made.table("flows")

@@ -16,7 +16,7 @@ from numba import njit
 from freqdp_db.errors import BadInput
 from freqdp_db.methods.k_anonymity.glove import CELL_M, Origin
 from freqdp_db.model.arrays import Flags, Ids, Ints
-from freqdp_db.model.trajectories import Areas, Points, Shown
+from freqdp_db.model.trajectories import Areas, Points, ReleaseCoordinates
 
 _LARGEST_GRID = 200_000_000
 
@@ -145,7 +145,11 @@ _ROUNDING = 1e-9
 
 
 def fall_short(
-    areas: Areas, points: Points, categories: int, divergence: float, shown: Shown | None
+    areas: Areas,
+    points: Points,
+    categories: int,
+    divergence: float,
+    shown: ReleaseCoordinates | None,
 ) -> Flags:
     """Areas with points of too few categories, or of others than all points have."""
     x, y = (points.x, points.y) if shown is None else shown.points(points.x, points.y)
@@ -180,7 +184,11 @@ def _fall_short(first, last, south, north, y, kind, everywhere, categories, most
 
 
 def grow_as_shown(
-    areas: Areas, points: Points, categories: int, divergence: float, shown: Shown | None
+    areas: Areas,
+    points: Points,
+    categories: int,
+    divergence: float,
+    shown: ReleaseCoordinates | None,
 ) -> Areas:
     """Let those that fall short grow by a cell on all sides, until none does.
 

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from freqdp_db.errors import BadInput, VerificationFailed
-from freqdp_db.methods.contract import Facts, Method, Need, Recorded, StepContext, Taken, WorkingSet
+from freqdp_db.methods.contract import (
+    CompletedStep,
+    Facts,
+    Method,
+    Need,
+    StepContext,
+    StoredStep,
+    WorkingSet,
+)
 from freqdp_db.methods.k_anonymity.glove import (
     ASSUMED_PUBLIC,
     SHARED,
@@ -74,22 +82,32 @@ class KltStep(GloveStep):
 
         return KltLog(**vars(made), points=fingerprint(world.inputs["poi"]))
 
-    def replay(self, done: Recorded[KltOptions, GloveDraw, KltLog]) -> WorkingSet:
+    def replay(self, done: StoredStep[KltOptions, GloveDraw, KltLog]) -> WorkingSet:
         from freqdp_db.paper.diversity import fingerprint, grow_as_shown
 
         if not np.array_equal(fingerprint(done.world.inputs["poi"]), done.logged.points):
             raise VerificationFailed("the points of interest are not what they were")
         found = super().replay(done)
         assert found.areas is not None
-        asked = (done.world.inputs["poi"], done.options.l, float(done.options.t), done.world.shown)
+        asked = (
+            done.world.inputs["poi"],
+            done.options.l,
+            float(done.options.t),
+            done.world.coordinates,
+        )
         return replace(found, areas=grow_as_shown(found.areas, *asked))
 
-    def check(self, done: Taken[KltOptions, GloveDraw, KltLog]) -> dict[str, int]:
+    def check(self, done: CompletedStep[KltOptions, GloveDraw, KltLog]) -> dict[str, int]:
         from freqdp_db.paper.diversity import fall_short
 
         found = super().check(done)
         assert done.after.areas is not None
-        asked = (done.world.inputs["poi"], done.options.l, float(done.options.t), done.world.shown)
+        asked = (
+            done.world.inputs["poi"],
+            done.options.l,
+            float(done.options.t),
+            done.world.coordinates,
+        )
         if fall_short(done.after.areas, *asked).any():
             raise VerificationFailed("an area holds points of too few categories, or of other ones")
         return {**found, "diverse_areas": done.after.samples}

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from freqdp_db.errors import VerificationFailed
-from freqdp_db.methods.contract import Nothing, Recorded, StepContext, Taken, WorkingSet
+from freqdp_db.methods.contract import CompletedStep, EmptyLog, StepContext, StoredStep, WorkingSet
 from freqdp_db.methods.synthesis.public import SyntheticOptions
 from freqdp_db.methods.synthesis.steps import SyntheticStep, synthetic_method
 from freqdp_db.paper.closure import CLOSURE
@@ -24,7 +24,7 @@ class BaselineStep(SyntheticStep):
     """A published method, repaired, at the unit of a person: to compare with."""
 
     options = SyntheticOptions
-    logs = Nothing
+    logs = EmptyLog
 
     @property
     def _module(self) -> Any:
@@ -63,10 +63,10 @@ class BaselineStep(SyntheticStep):
 
     def carry_out(
         self, world: StepContext, state: WorkingSet, drawn: Any, options: SyntheticOptions
-    ) -> tuple[Nothing, WorkingSet]:
-        return Nothing(), self.replay(Recorded(world, state, drawn, Nothing(), options))
+    ) -> tuple[EmptyLog, WorkingSet]:
+        return EmptyLog(), self.replay(StoredStep(world, state, drawn, EmptyLog(), options))
 
-    def check(self, done: Taken[SyntheticOptions, Any, Any]) -> dict[str, int]:
+    def check(self, done: CompletedStep[SyntheticOptions, Any, Any]) -> dict[str, int]:
         from freqdp_db.methods.synthesis.strict import Synthetic, check_trips
 
         if int(done.drawn.seed.min()) < 0 or int(done.drawn.seed.max()) >= 2**32:

@@ -12,13 +12,13 @@ import numpy as np
 
 from freqdp_db.errors import VerificationFailed
 from freqdp_db.methods.contract import (
+    CompletedStep,
     Counts,
+    EmptyLog,
     Method,
-    Nothing,
-    Recorded,
     Step,
     StepContext,
-    Taken,
+    StoredStep,
     WorkingSet,
 )
 from freqdp_db.methods.k_anonymity.glove import (
@@ -70,11 +70,11 @@ class W4mLog:
         return len(self.member)
 
 
-class W4mStep(Step[W4mOptions, Nothing, W4mLog]):
+class W4mStep(Step[W4mOptions, EmptyLog, W4mLog]):
     name = "w4m"
     words = "where and when the objects of a cluster were"
     options = W4mOptions
-    draws = Nothing
+    draws = EmptyLog
     logs = W4mLog
     checked: ClassVar[dict[str, str]] = {
         "clusters": "clusters of at least k objects, never further apart than delta",
@@ -84,11 +84,11 @@ class W4mStep(Step[W4mOptions, Nothing, W4mLog]):
 
     def draw(
         self, world: StepContext, state: WorkingSet, options: W4mOptions, source: RandomSource
-    ) -> Nothing:
-        return Nothing()
+    ) -> EmptyLog:
+        return EmptyLog()
 
     def carry_out(
-        self, world: StepContext, state: WorkingSet, drawn: Nothing, options: W4mOptions
+        self, world: StepContext, state: WorkingSet, drawn: EmptyLog, options: W4mOptions
     ) -> tuple[W4mLog, WorkingSet]:
         from freqdp_db.paper.clusters import compare, find_clusters
 
@@ -102,16 +102,16 @@ class W4mStep(Step[W4mOptions, Nothing, W4mLog]):
         after, matched = _moved(state, logged, options)
         return replace(logged, matched=np.array([matched], np.int64)), after
 
-    def replay(self, done: Recorded[W4mOptions, Nothing, W4mLog]) -> WorkingSet:
+    def replay(self, done: StoredStep[W4mOptions, EmptyLog, W4mLog]) -> WorkingSet:
         return _moved(done.before, done.logged, done.options)[0]
 
-    def check(self, done: Taken[W4mOptions, Nothing, W4mLog]) -> dict[str, int]:
+    def check(self, done: CompletedStep[W4mOptions, EmptyLog, W4mLog]) -> dict[str, int]:
         return _check_clusters(done.before, done.logged, done.after, done.options)
 
     def require_possible(self, options: W4mOptions, objects: int, samples: int) -> None:
         require_enough(options.k, objects)
 
-    def counts(self, done: Taken[W4mOptions, Nothing, W4mLog]) -> Counts:
+    def counts(self, done: CompletedStep[W4mOptions, EmptyLog, W4mLog]) -> Counts:
         sizes = np.diff(done.logged.offsets)
         return {
             "clusters": len(sizes),

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from freqdp_db.dataset.facts import coverage_of, facts_in, facts_of
-from freqdp_db.dataset.projection import InSource
+from freqdp_db.dataset.projection import SourceCoordinates
 from freqdp_db.dataset.text_values import Snap
 from freqdp_db.db.builds import BuildRow, all_cells, cell_segments, grid_of
 from freqdp_db.db.connection import Connection, Database
@@ -54,7 +54,7 @@ def make_world(
             f"{error.text}",
             remedy="bring the table or view back as it was: a backup of freqdp's schemas does not hold it",
         ) from None
-    return StepContext(build, search, inputs, facts_of(build), shown=InSource(build))
+    return StepContext(build, search, inputs, facts_of(build), coordinates=SourceCoordinates(build))
 
 
 def read_inputs(

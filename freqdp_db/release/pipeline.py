@@ -33,8 +33,8 @@ from freqdp_db.errors import (
     SchemaInUse,
     VerificationFailed,
 )
-from freqdp_db.methods.contract import Counts, StepContext, Taken, WorkingSet
-from freqdp_db.methods.loop import Turn, run_steps
+from freqdp_db.methods.contract import CompletedStep, Counts, StepContext, WorkingSet
+from freqdp_db.methods.loop import StepRun, run_steps
 from freqdp_db.methods.registry import require_partitioned
 from freqdp_db.methods.relations import Relation
 from freqdp_db.model.arrays import Ints
@@ -56,7 +56,7 @@ from freqdp_db.release.request import Request, check_release_name
 from freqdp_db.release.table import Hashes, ReleaseRows, Stored, TablePart, tables_of
 from freqdp_db.release.verification import Replayed, Verified, read_draw, replay_steps
 
-Recorded: TypeAlias = Callable[[Connection, ReleaseRow], None]
+StoredStep: TypeAlias = Callable[[Connection, ReleaseRow], None]
 """Called in the transaction that records a new release and books its spend."""
 
 
@@ -82,7 +82,7 @@ def anonymize(
     new_draw: bool = False,
     hold_back: bool = False,
     memory: int = DEFAULT_MEMORY,
-    recorded: Recorded | None = None,
+    recorded: StoredStep | None = None,
     replaces: Collection[str] = (),
     engine: Engine = LOCAL,
     build_id: int | None = None,
@@ -119,7 +119,7 @@ def _ask(
     name: str | None,
     new_draw: bool,
     hold_back: bool,
-    recorded: Recorded | None,
+    recorded: StoredStep | None,
     replaces: Collection[str],
     series: str | None,
     progress: Progress,
@@ -243,7 +243,7 @@ class StoredJournal:
     def key(self) -> Ints | None:
         return self._key
 
-    def drawn(self, turn: Turn, world: StepContext, state: WorkingSet) -> Any | None:
+    def drawn(self, turn: StepRun, world: StepContext, state: WorkingSet) -> Any | None:
         known = self._committed.get(turn.number)
         if known is None:
             return None
@@ -260,21 +260,21 @@ class StoredJournal:
         require_booked(self.database, self.release.release_id)
         return SecureSource() if self.seed is None else SeededSource(self.seed, number)
 
-    def commit(self, turn: Turn, drawn: Any, key: Ints | None) -> None:
+    def commit(self, turn: StepRun, drawn: Any, key: Ints | None) -> None:
         releases.commit_draw(
             self.database, self.release.release_id, turn.number, turn.step.name, drawn,
             freqdp_db.__version__, key,
         )  # fmt: skip
 
     def carry_out(
-        self, turn: Turn, world: StepContext, state: WorkingSet, drawn: Any
+        self, turn: StepRun, world: StepContext, state: WorkingSet, drawn: Any
     ) -> WorkingSet:
         step = turn.step
         costs = step.user_level(state, drawn, turn.options)
         if costs:
             self.user_level[step.name] = costs
         logged, after = step.carry_out(world, state, drawn, turn.options)
-        counts = step.counts(Taken(world, state, drawn, logged, turn.options, after))
+        counts = step.counts(CompletedStep(world, state, drawn, logged, turn.options, after))
         known = self._committed.get(turn.number)
         if known is None or known.digest is None:
             self.meanwhile(self._write_log, turn, logged, counts, after)
@@ -285,7 +285,7 @@ class StoredJournal:
             )
         return after
 
-    def _write_log(self, turn: Turn, logged: Any, counts: Counts, after: WorkingSet) -> None:
+    def _write_log(self, turn: StepRun, logged: Any, counts: Counts, after: WorkingSet) -> None:
         with self.progress.stage(f"{turn.step.name} log"):
             releases.finish_step(
                 self.database, self.release.release_id, turn.number, logged, counts, after.digest

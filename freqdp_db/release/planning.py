@@ -22,7 +22,7 @@ from freqdp_db.db.source import definition_of
 from freqdp_db.engines.partitions import LOCAL, Engine
 from freqdp_db.errors import BadInput
 from freqdp_db.methods.contract import WITHOUT_SAMPLES, options_of
-from freqdp_db.methods.loop import StepTaken, Trial, run_steps
+from freqdp_db.methods.loop import StepSummary, Trial, run_steps
 from freqdp_db.methods.registry import require_partitioned
 from freqdp_db.privacy.guarantee import ProtectedUnit
 from freqdp_db.privacy.noise import SeededSource
@@ -53,7 +53,7 @@ class Plan:
     dataset: str
     request: Request
     budget: Budget
-    steps: list[StepTaken]
+    steps: list[StepSummary]
     samples: int
     rows: int
     objects: int
@@ -240,7 +240,7 @@ def make_plan(
 
 def _tried(
     database: Database, row: BuildRow, request: Request, progress: Progress, engine: Engine
-) -> tuple[list[StepTaken], int]:
+) -> tuple[list[StepSummary], int]:
     """What the steps do on a trial draw, and how many rows come out."""
     build = load_build(database, row.build_id, progress, engine)
     # one stream for all steps, as nobody resumes a trial
@@ -249,12 +249,12 @@ def _tried(
     search = None if engine.remote else search_within(database, row.build_id, build, DEFAULT_MEMORY)
     world = make_world(database, build, request.method, request.values, search)
     state = run_steps(request.method, request.values, world, trial, progress)
-    return trial.taken, state.samples if state.made is None else len(state.made)
+    return trial.summaries, state.samples if state.tables is None else len(state.tables)
 
 
 def _foreseen(
     database: Database, dataset: DatasetRow, row: BuildRow, request: Request, objects: int | None
-) -> tuple[list[StepTaken], str]:
+) -> tuple[list[StepSummary], str]:
     """What the only step would give by public numbers, and by the noisy ones of an earlier release."""
     (step,) = request.method.steps
     timezone = dataset.mapping.timezone
@@ -281,4 +281,4 @@ def _foreseen(
     else:
         basis += " with 12 visits, 3 trips and 4 stays a day each"
         basis += "" if objects else " (--objects says how many)"
-    return [StepTaken(step, size, counts, {})], f"{basis}, without reading the data"
+    return [StepSummary(step, size, counts, {})], f"{basis}, without reading the data"

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import freqdp_db
-from freqdp_db.dataset.projection import InSource, to_source
+from freqdp_db.dataset.projection import SourceCoordinates, to_source
 from freqdp_db.db.connection import Database, DatabaseRef
 from freqdp_db.db.copy import (
     AREAS,
@@ -129,7 +129,7 @@ class ReleasedTable:
             x, y = state.places.in_source()
         else:
             x, y = to_source(build, state.places.x, state.places.y)
-        areas = None if state.areas is None else InSource(build).areas(state.areas)
+        areas = None if state.areas is None else SourceCoordinates(build).areas(state.areas)
         return cls(
             state.trajectories, order, state.key, x, y, state.places, areas, build.source_srid,
             build.timezone,
@@ -253,7 +253,7 @@ class ReleaseRows:
     def of(cls, method: Method, state: WorkingSet, world: StepContext) -> ReleaseRows:
         """The rows that a state is released as."""
         if method.publishes:
-            rows = 0 if state.made is None else len(state.made)
+            rows = 0 if state.tables is None else len(state.tables)
             return cls(LocalPartitions([(0, 1)], [OwnRows(state, world)]), [_ALL], rows, 0)
         lengths = state.trajectories.lengths
         order = np.argsort(state.key)

@@ -30,10 +30,10 @@ from freqdp_db.db.releases import (
 )
 from freqdp_db.engines.partitions import LOCAL, Engine, PerPartition
 from freqdp_db.errors import BadInput, NotReplayable, VerificationFailed
-from freqdp_db.methods.contract import Recorded, StepContext, Taken, WorkingSet
+from freqdp_db.methods.contract import CompletedStep, StepContext, StoredStep, WorkingSet
 from freqdp_db.methods.frequency.partition import Partition
 from freqdp_db.methods.frequency.steps import log_of
-from freqdp_db.methods.loop import Turn, run_steps
+from freqdp_db.methods.loop import StepRun, run_steps
 from freqdp_db.methods.registry import require_partitioned
 from freqdp_db.methods.relations import Relation
 from freqdp_db.model.arrays import Ints
@@ -119,7 +119,7 @@ class ReplayJournal:
             raise VerificationFailed("the key does not give every trajectory an id of its own")
         return key
 
-    def drawn(self, turn: Turn, world: StepContext, state: WorkingSet) -> Any:
+    def drawn(self, turn: StepRun, world: StepContext, state: WorkingSet) -> Any:
         if turn.number not in self._steps:
             raise VerificationFailed(f"step {turn.number} was never drawn")
         return read_draw(self.connection, self.release_id, turn, world, state, self.checks)
@@ -127,19 +127,19 @@ class ReplayJournal:
     def source(self, number: int) -> RandomSource:
         raise AssertionError("a replay draws nothing")
 
-    def commit(self, turn: Turn, drawn: Any, key: Ints | None) -> None:
+    def commit(self, turn: StepRun, drawn: Any, key: Ints | None) -> None:
         raise AssertionError("a replay draws nothing")
 
     def carry_out(
-        self, turn: Turn, world: StepContext, state: WorkingSet, drawn: Any
+        self, turn: StepRun, world: StepContext, state: WorkingSet, drawn: Any
     ) -> WorkingSet:
         number, step, options = turn.number, turn.step, turn.options
         logged = self._log(turn, state)
         try:
-            after: WorkingSet = step.replay(Recorded(world, state, drawn, logged, options))
+            after: WorkingSet = step.replay(StoredStep(world, state, drawn, logged, options))
             if not self.checks:
                 return after
-            done = Taken(world, state, drawn, logged, options, after)
+            done = CompletedStep(world, state, drawn, logged, options, after)
             found = step.check(done)
         except VerificationFailed as error:
             raise VerificationFailed(
@@ -154,7 +154,7 @@ class ReplayJournal:
             self.checked[name] = self.checked.get(name, 0) + count
         return after
 
-    def _log(self, turn: Turn, state: WorkingSet) -> Any:
+    def _log(self, turn: StepRun, state: WorkingSet) -> Any:
         """The log of a step; of edits, each partition reads what concerns its trajectories."""
         if turn.step.logs is not EditLog:
             return load_columns(
@@ -173,7 +173,7 @@ class ReplayJournal:
 def read_draw(
     connection: Connection,
     release_id: int,
-    turn: Turn,
+    turn: StepRun,
     world: StepContext,
     state: WorkingSet,
     checks: bool = True,

@@ -82,7 +82,7 @@ def test_tables_agree_in_sql(town: str, accounting: str) -> None:
 
 def test_a_sparse_domain(town: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """As one of a million zones: zones over all bins together, single bins where there is something."""
-    monkeypatch.setattr(plan, "MOST_DENSE", 10)
+    monkeypatch.setattr(plan, "MAX_DENSE_CELLS", 10)
     freqdp(town, *COUNTS, "--epsilon", "4").succeeded()
     freqdp(town, "release", "verify", "town_1").succeeded()
     for table in ("visits", "stays"):

@@ -29,7 +29,14 @@ from freqdp_db.errors import VerificationFailed
 from freqdp_db.evaluation.evaluate import approve_within_limit
 from freqdp_db.jobs.worker import Worker
 from freqdp_db.methods import registry
-from freqdp_db.methods.contract import Method, Nothing, Step, StepContext, Taken, WorkingSet
+from freqdp_db.methods.contract import (
+    CompletedStep,
+    EmptyLog,
+    Method,
+    Step,
+    StepContext,
+    WorkingSet,
+)
 from freqdp_db.methods.kinds import Duration
 from freqdp_db.methods.parameters import parameter
 from freqdp_db.methods.relations import Column, Relation
@@ -59,12 +66,12 @@ class Shifts:
         return len(self.seconds)
 
 
-class ShiftStep(Step[ShiftOptions, Shifts, Nothing]):
+class ShiftStep(Step[ShiftOptions, Shifts, EmptyLog]):
     name = "shift"
     words = "the clock of each object"
     options = ShiftOptions
     draws = Shifts
-    logs = Nothing
+    logs = EmptyLog
     checked: ClassVar[dict[str, str]] = {"shifted": "trajectories are shifted by one time each"}
 
     def draw(
@@ -75,12 +82,12 @@ class ShiftStep(Step[ShiftOptions, Shifts, Nothing]):
 
     def carry_out(
         self, world: StepContext, state: WorkingSet, drawn: Shifts, options: ShiftOptions
-    ) -> tuple[Nothing, WorkingSet]:
+    ) -> tuple[EmptyLog, WorkingSet]:
         before = state.trajectories
         at = before.at + drawn.seconds[before.owner] * _US
-        return Nothing(), replace(state, trajectories=replace(before, at=at))
+        return EmptyLog(), replace(state, trajectories=replace(before, at=at))
 
-    def check(self, done: Taken[ShiftOptions, Shifts, Nothing]) -> dict[str, int]:
+    def check(self, done: CompletedStep[ShiftOptions, Shifts, EmptyLog]) -> dict[str, int]:
         before = done.before.trajectories
         moved = done.after.trajectories.at - before.at
         for t, (begin, end) in enumerate(pairwise(before.offsets)):
@@ -209,12 +216,12 @@ class Hours:
         return len(self.hour)
 
 
-class HourStep(Step[HourOptions, HourNoise, Nothing]):
+class HourStep(Step[HourOptions, HourNoise, EmptyLog]):
     name = "hour"
     words = "how many samples there are in each hour"
     options = HourOptions
     draws = HourNoise
-    logs = Nothing
+    logs = EmptyLog
     checked: ClassVar[dict[str, str]] = {"hours": "hours are the counts with their noise"}
 
     def draw(
@@ -224,21 +231,21 @@ class HourStep(Step[HourOptions, HourNoise, Nothing]):
 
     def carry_out(
         self, world: StepContext, state: WorkingSet, drawn: HourNoise, options: HourOptions
-    ) -> tuple[Nothing, WorkingSet]:
+    ) -> tuple[EmptyLog, WorkingSet]:
         hour = state.trajectories.at // (3600 * _US) % 24
         counts = np.bincount(hour, minlength=24) + drawn.value
-        return Nothing(), replace(state, made=Hours(np.arange(24), counts))
+        return EmptyLog(), replace(state, tables=Hours(np.arange(24), counts))
 
-    def check(self, done: Taken[HourOptions, HourNoise, Nothing]) -> dict[str, int]:
-        assert isinstance(done.after.made, Hours)
-        if done.after.made.value.sum() != done.before.samples + done.drawn.value.sum():
+    def check(self, done: CompletedStep[HourOptions, HourNoise, EmptyLog]) -> dict[str, int]:
+        assert isinstance(done.after.tables, Hours)
+        if done.after.tables.value.sum() != done.before.samples + done.drawn.value.sum():
             raise VerificationFailed("the hours do not add up")
-        return {"hours": len(done.after.made)}
+        return {"hours": len(done.after.tables)}
 
 
 def _hour_rows(state: WorkingSet, world: StepContext) -> Iterator[Any]:
-    assert isinstance(state.made, Hours)
-    yield {"hour": state.made.hour, "value": state.made.value}
+    assert isinstance(state.tables, Hours)
+    yield {"hour": state.tables.hour, "value": state.tables.value}
 
 
 def _place_rows(state: WorkingSet, world: StepContext) -> Iterator[Any]:

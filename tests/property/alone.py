@@ -7,7 +7,14 @@ from typing import Any
 import numpy as np
 from sides import MINUTE, side_of
 
-from freqdp_db.methods.contract import AnyStep, Recorded, StepContext, Taken, WorkingSet, options_of
+from freqdp_db.methods.contract import (
+    AnyStep,
+    CompletedStep,
+    StepContext,
+    StoredStep,
+    WorkingSet,
+    options_of,
+)
 from freqdp_db.model.trajectories import Build, Clock, Locations, Trajectories
 from freqdp_db.privacy.noise import SeededSource
 from freqdp_db.release.request import Request
@@ -37,10 +44,15 @@ def carried_out(
     """Draw, carry out, replay, check: what was drawn, logged, made and found."""
     drawn = step.draw(world, state, options, SeededSource(1))
     logged, after = step.carry_out(world, state, drawn, options)
-    again = step.replay(Recorded(world, state, drawn, logged, options))
+    again = step.replay(StoredStep(world, state, drawn, logged, options))
     assert np.array_equal(again.trajectories.at, after.trajectories.at)
     assert np.array_equal(again.key, after.key)
-    return drawn, logged, after, step.check(Taken(world, state, drawn, logged, options, after))
+    return (
+        drawn,
+        logged,
+        after,
+        step.check(CompletedStep(world, state, drawn, logged, options, after)),
+    )
 
 
 def make(*rows: list[tuple[int, float]]) -> WorkingSet:

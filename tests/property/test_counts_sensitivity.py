@@ -79,7 +79,7 @@ def test_one_object_moves_its_own_vector_within_the_bounds(
     bounds: tuple[int, ...],
     of_roads: tuple[int, ...],
 ) -> None:
-    with patch("freqdp_db.methods.counts.plan.MOST_DENSE", 10 if sparse else 10**9):
+    with patch("freqdp_db.methods.counts.plan.MAX_DENSE_CELLS", 10 if sparse else 10**9):
         require_own_vector(seed, one, wild, kind, pure, Bounds(*bounds, *of_roads))
 
 

@@ -18,7 +18,7 @@ from sides import MINUTE
 from small_worlds import SmallWorld, thorough, worlds
 
 from freqdp_db.errors import BadInput, VerificationFailed
-from freqdp_db.methods.contract import StepContext, Taken, WorkingSet
+from freqdp_db.methods.contract import CompletedStep, StepContext, WorkingSet
 from freqdp_db.methods.unlinking.clock import check_hidden_samples, hide_samples
 from freqdp_db.methods.unlinking.options import CutOptions, PointsOptions
 from freqdp_db.methods.unlinking.samples import SPANS, WEEK_US, fold, week_of
@@ -345,7 +345,7 @@ def test_a_false_release_is_found_out(fault: str) -> None:
         # one piece with a hole that no crowd explains
         logged = CutLog(logged.first[:1], logged.last[:1])
     with pytest.raises(VerificationFailed):
-        CutStep().check(Taken(here, state, drawn, logged, wrong.get(fault, options), after))
+        CutStep().check(CompletedStep(here, state, drawn, logged, wrong.get(fault, options), after))
 
 
 @pytest.mark.parametrize("fault", ["crowd", "twice", "order", "left out", "place"])
@@ -369,7 +369,7 @@ def test_false_points_are_found_out(fault: str) -> None:
         location[0] = (location[0] + 1) % 6
         after = replace(after, trajectories=replace(side, location=location))
     with pytest.raises(VerificationFailed):
-        PointsStep().check(Taken(here, state, drawn, logged, options, after))
+        PointsStep().check(CompletedStep(here, state, drawn, logged, options, after))
 
 
 def test_each_sample_is_as_likely() -> None:

@@ -15,7 +15,7 @@ from small_worlds import SmallWorld, quick, thorough, worlds
 
 from freqdp_db.engines.ranges import SingleThread, use
 from freqdp_db.errors import BadInput, VerificationFailed
-from freqdp_db.methods.contract import Recorded, StepContext, Taken, WorkingSet
+from freqdp_db.methods.contract import CompletedStep, StepContext, StoredStep, WorkingSet
 from freqdp_db.methods.k_anonymity.glove import Boxes, Origin, first_boxes
 from freqdp_db.methods.k_anonymity.greedy import group_rows, replay_merges
 from freqdp_db.model.arrays import Ids, offsets_from
@@ -215,7 +215,7 @@ def test_a_sample_outside_the_area_of_its_time_is_found_out_though_some_were_lef
     }
     moved = replace(after, areas=replace(after.areas, **sides))
     with pytest.raises(VerificationFailed, match="outside the area of their time"):
-        step.check(Taken(WORLD, state, drawn, logged, options, moved))
+        step.check(CompletedStep(WORLD, state, drawn, logged, options, moved))
 
 
 @pytest.mark.parametrize("fault", ["few", "moved", "late", "id", "wide", "twice", "gone"])
@@ -238,7 +238,7 @@ def test_a_false_result_is_found_out(fault: str) -> None:
     else:
         logged = replace(logged, last=logged.last + 1)
     with pytest.raises(VerificationFailed):
-        step.check(Taken(WORLD, state, drawn, logged, options, after))
+        step.check(CompletedStep(WORLD, state, drawn, logged, options, after))
 
 
 cell = st.integers(-6, 12)
@@ -300,9 +300,9 @@ def test_other_points_of_interest_are_noticed() -> None:
     moved = replace(poi, x=poi.x + 10_000)
     assert not np.array_equal(fingerprint(poi), fingerprint(moved))
     with pytest.raises(VerificationFailed, match="points of interest"):
-        step.replay(Recorded(diverse(moved), state, drawn, logged, options))
+        step.replay(StoredStep(diverse(moved), state, drawn, logged, options))
     with pytest.raises(VerificationFailed, match="too few categories"):
-        step.check(Taken(diverse(moved), state, drawn, logged, options, after))
+        step.check(CompletedStep(diverse(moved), state, drawn, logged, options, after))
     with pytest.raises(BadInput, match="points of interest"):
         step.require_possible(replace(options, poi=None), 10, 100)
 
@@ -370,7 +370,7 @@ def test_a_false_cluster_is_found_out(fault: str) -> None:
     else:
         logged = replace(logged, member=logged.member * 0)
     with pytest.raises(VerificationFailed):
-        step.check(Taken(WORLD, state, drawn, logged, options, after))
+        step.check(CompletedStep(WORLD, state, drawn, logged, options, after))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 from small_worlds import SmallWorld, as_lists, quick, thorough, worlds
 from test_edits import assert_ordered, assert_pf, assert_tf
 
-from freqdp_db.methods.contract import Recorded, StepContext, Taken, WorkingSet, options_of
+from freqdp_db.methods.contract import (
+    CompletedStep,
+    StepContext,
+    StoredStep,
+    WorkingSet,
+    options_of,
+)
 from freqdp_db.methods.frequency.counts import count_frequencies, rank_places
 from freqdp_db.methods.frequency.perturbation import perturb_pf, perturb_tf
 from freqdp_db.model.trajectories import Build, PfTargets, TfTargets, Trajectories
@@ -62,8 +68,8 @@ def test_targets_hold_after_each_mechanism(
         drawn = step.draw(surroundings, state, options, source)
         step.require_drawn_from(surroundings, state, drawn)
         logged, after = step.carry_out(surroundings, state, drawn, options)
-        step.check(Taken(surroundings, state, drawn, logged, options, after))
-        replayed = step.replay(Recorded(surroundings, state, drawn, logged, options))
+        step.check(CompletedStep(surroundings, state, drawn, logged, options, after))
+        replayed = step.replay(StoredStep(surroundings, state, drawn, logged, options))
         assert as_lists(replayed.trajectories) == as_lists(after.trajectories)
         if isinstance(drawn, TfTargets):
             assert_tf(after.trajectories, drawn)

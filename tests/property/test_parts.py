@@ -17,9 +17,9 @@ from small_worlds import SmallWorld, as_lists, quick, worlds
 
 from freqdp_db.engines.partitions import LocalPartitions, Range, argument_for
 from freqdp_db.engines.ranges import cut
-from freqdp_db.methods.contract import Recorded, StepContext, Taken, WorkingSet
+from freqdp_db.methods.contract import CompletedStep, StepContext, StoredStep, WorkingSet
 from freqdp_db.methods.frequency.partition import Partition, trajectories_in
-from freqdp_db.methods.loop import Trial, Turn, run_steps
+from freqdp_db.methods.loop import StepRun, Trial, run_steps
 from freqdp_db.methods.parameters import read
 from freqdp_db.methods.registry import METHODS, find_method
 from freqdp_db.methods.relations import TRAJECTORIES
@@ -73,14 +73,14 @@ class Noted(Trial):
     """Checks every step as `verify` does, and notes all that was drawn and done."""
 
     def carry_out(
-        self, turn: Turn, world: StepContext, state: WorkingSet, drawn: Any
+        self, turn: StepRun, world: StepContext, state: WorkingSet, drawn: Any
     ) -> WorkingSet:
         step, options = turn.step, turn.options
         logged, after = step.carry_out(world, state, drawn, options)
         step.require_drawn_from(world, state, drawn)
-        again = step.replay(Recorded(world, state, drawn, logged, options))
+        again = step.replay(StoredStep(world, state, drawn, logged, options))
         assert again.digest == after.digest
-        done = Taken(world, state, drawn, logged, options, after)
+        done = CompletedStep(world, state, drawn, logged, options, after)
         step.check(done)
         self.notes = getattr(self, "notes", [])
         edits = list(logged.partitions)

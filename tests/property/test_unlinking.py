@@ -16,7 +16,7 @@ from small_worlds import SmallWorld, as_lists, quick, thorough, worlds
 from test_crowds_and_clocks import cutting, naive_trips, reading, state_of
 
 from freqdp_db.errors import BadInput, VerificationFailed
-from freqdp_db.methods.contract import Taken, WorkingSet
+from freqdp_db.methods.contract import CompletedStep, WorkingSet
 from freqdp_db.methods.kinds import Meet
 from freqdp_db.methods.trips import TripRule, find_stays
 from freqdp_db.methods.unlinking.clock import (
@@ -205,7 +205,7 @@ def test_a_false_swap_is_found_out(world: SmallWorld, parameters: SwapOptions, f
         dealt[0] = dealt[1]
         draw = replace(draw, dealt=dealt)
     with pytest.raises(VerificationFailed):
-        SwapStep().check(Taken(WORLD, state, draw, log, parameters, after))
+        SwapStep().check(CompletedStep(WORLD, state, draw, log, parameters, after))
 
 
 LINE = Locations(1000.0 * np.arange(12), np.zeros(12))
@@ -381,7 +381,9 @@ def test_a_false_cut_is_found_out(fault: str) -> None:
         "quiet": replace(parameters, quiet=30 * MINUTE),
     }
     with pytest.raises(VerificationFailed):
-        CutStep().check(Taken(WORLD, state, draw, log, stricter.get(fault, parameters), after))
+        CutStep().check(
+            CompletedStep(WORLD, state, draw, log, stricter.get(fault, parameters), after)
+        )
 
 
 clocks = st.sampled_from([SECOND, 3 * SECOND, 10 * SECOND, MINUTE])
@@ -466,7 +468,7 @@ def test_ends_are_counted_in_the_source() -> None:
     draw, log, after, _ = carried_out(edited, CutStep(), APART, here)
     assert 0 in after.trajectories.location
     with pytest.raises(VerificationFailed, match="place of too few"):
-        CutStep().check(Taken(here, edited, draw, log, replace(APART, clock=0), after))
+        CutStep().check(CompletedStep(here, edited, draw, log, replace(APART, clock=0), after))
 
 
 @pytest.mark.parametrize(("apart", "pieced"), [(40, 0), (0, 12)])
@@ -478,7 +480,7 @@ def test_trajectories_that_are_pieced_together_are_counted(apart: int, pieced: i
     state = WorkingSet(side, places, np.arange(12))
     options = swapping(500.0, 5 * MINUTE, 0, 0, clock=MINUTE)
     draw, log, after, _ = carried_out(state, SwapStep(), options)
-    counts = SwapStep().counts(Taken(WORLD, state, draw, log, options, after))
+    counts = SwapStep().counts(CompletedStep(WORLD, state, draw, log, options, after))
     assert (counts["pieced_together"], counts["trajectories"]) == (pieced, 12)
     assert f"{pieced} of 12 trajectories are pieced together" in SwapStep().describe(1, counts)
     warned = [text for text in SwapStep().warnings(options, counts) if "pieced together" in text]

@@ -42,7 +42,7 @@ from freqdp_db.methods.counts.estimation import (
 from freqdp_db.methods.counts.measuring import (
     _picked,
     bounded_by,
-    measured,
+    measure,
 )
 from freqdp_db.methods.counts.options import TABLES, Budget
 from freqdp_db.methods.counts.plan import (
@@ -50,12 +50,12 @@ from freqdp_db.methods.counts.plan import (
     Draw,
     Plan,
     Shape,
-    classes_of,
-    part_lost,
+    estimate_lost_share,
     plan_of,
     second_round,
+    size_histogram,
 )
-from freqdp_db.methods.counts.tables import Made, made_of
+from freqdp_db.methods.counts.tables import CountTables, make_tables
 from freqdp_db.model.arrays import Flags
 from freqdp_db.privacy.noise import SecureSource, SeededSource
 
@@ -162,7 +162,7 @@ def test_estimates_are_not_below_zero_and_add_up() -> None:
 def sparse_from(monkeypatch: pytest.MonkeyPatch, sparse: bool) -> None:
     """Have the small world of these tests measured as a large one is."""
     if sparse:
-        monkeypatch.setattr(plan_module, "MOST_DENSE", 10)
+        monkeypatch.setattr(plan_module, "MAX_DENSE_CELLS", 10)
     assert Shape.of(ZONES, BINS, ROADS).sparse == sparse
     assert Shape.of(ZONES, BINS, ROADS).few_roads != sparse
 
@@ -173,13 +173,13 @@ def made(
     objects: int = 60,
     tables: tuple[str, ...] = TABLES,
     threshold: int | None = None,
-) -> tuple[Draw, Plan, Made]:
+) -> tuple[Draw, Plan, CountTables]:
     roads = ROADS if "roads" in tables else None
     found = contributions_of(*small_city(objects, 4), REGION, PERIOD, ZONES, BINS, roads)
     design = Design(ZONES, BINS, tables, budget, threshold, roads)
-    drawn = measured(found, design, SeededSource(seed))
+    drawn = measure(found, design, SeededSource(seed))
     plan = plan_of(drawn, design)
-    return drawn, plan, made_of(drawn, plan)
+    return drawn, plan, make_tables(drawn, plan)
 
 
 @SPARSE
@@ -209,7 +209,7 @@ def test_a_changed_number_is_found(
             check(drawn, replace(tables, **{column: changed}), plan)
 
 
-def held(tables: Made, bounded: Contributions) -> dict[str, Flags]:
+def held(tables: CountTables, bounded: Contributions) -> dict[str, Flags]:
     """Whether each interval holds the bounded count, by table and level, and for all bins apart."""
     found = {}
     for name in ("visits", "stays", "flows", "roads"):
@@ -256,9 +256,9 @@ def test_margins_hold_what_they_say(
     design = Design(ZONES, BINS, WITH_ROADS, budget, roads=ROADS)
     inside: dict[str, list[bool]] = {}
     for seed in range(40):
-        drawn = measured(found, design, SeededSource(seed))
+        drawn = measure(found, design, SeededSource(seed))
         plan = plan_of(drawn, design)
-        tables, bounded = made_of(drawn, plan), bounded_by(found, plan)
+        tables, bounded = make_tables(drawn, plan), bounded_by(found, plan)
         for name, hits in held(tables, bounded).items():
             inside.setdefault(name, []).extend(hits)
     assert np.mean(inside.pop("speeds")) > 0.94
@@ -338,15 +338,15 @@ def test_few_objects_with_very_many_are_not_forgotten() -> None:
         taxis = generator.lognormal(math.log(500), 0.4, 40)
         people = generator.lognormal(math.log(35), 0.5, 360)
         size = np.concatenate([taxis, people]).astype(np.int64)
-        noisy = classes_of(size) + sizes.noise(source, sizes.size)
-        alike = 400 * classes_of(np.array([40]))
+        noisy = size_histogram(size) + sizes.noise(source, sizes.size)
+        alike = 400 * size_histogram(np.array([40]))
         round_one = {n: np.array([400]) if n == "objects" else alike for n in design.first_round}
         plan = second_round(design, round_one | {"visit_sizes": noisy})
         bounds, city = plan.bounds["visits"], plan["visits_city"]
         part = np.floor(WHOLE * np.minimum(1, np.sqrt(bounds.sizes / size))) / WHOLE
         variance = design.shape.bins * (city.deviation / WHOLE) ** 2
         counted = (size * part).sum() + generator.normal(0, math.sqrt(variance))
-        said = part_lost(noisy, sizes, bounds, counted, variance)
+        said = estimate_lost_share(noisy, sizes, bounds, counted, variance)
         true = 1 - (size * part).sum() / size.sum()
         off.append((abs(bounds.lost - true), abs(said - true)))
     by_histogram, by_what_was_counted = np.mean(off, axis=0)
@@ -358,7 +358,7 @@ def test_few_objects_with_very_many_are_not_forgotten() -> None:
 def test_bounds_for_objects_that_are_all_alike(number: int, pure: bool) -> None:
     """However many contributions they have: little is lost, and the bound is about what they have."""
     design = Design(ZONES, BINS, TABLES, Budget(Fraction(1), Fraction(1, 10**6), pure))
-    many = classes_of(np.full(10**6, number))
+    many = size_histogram(np.full(10**6, number))
     round_one = {n: np.array([10**6]) if n == "objects" else many for n in design.first_round}
     plan = second_round(design, round_one)
     for bounds in plan.bounds.values():

@@ -319,7 +319,7 @@ def try_out(
     with use(SingleThread()) if few else nullcontext():
         state, _ = run_trial(request, world, seed, sides.members)
         if request.method.kind == "counts":
-            made = (sides.members, sides.controls, state.made)
+            made = (sides.members, sides.controls, state.tables)
             return measure_trial(world, *made, request, seed), True
         case = Case.of(world.build.with_trajectories(sides.members), state, request.values)
         found = usefulness(replace(case.pair, released=state.trajectories), state.places)

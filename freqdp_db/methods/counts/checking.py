@@ -1,4 +1,4 @@
-"""What a release of counts promises, recomputed from its rows."""
+"""Checks of a release of counts, on its rows. No code that made the tables takes part."""
 
 from __future__ import annotations
 
@@ -10,20 +10,23 @@ from numpy.typing import NDArray
 from freqdp_db.errors import VerificationFailed
 from freqdp_db.methods.counts.contributions import WHOLE
 from freqdp_db.methods.counts.plan import Draw, Plan
-from freqdp_db.methods.counts.tables import Columns, Made
+from freqdp_db.methods.counts.tables import Columns, CountTables
 from freqdp_db.model.arrays import Flags, Ints
 
 _NUMBERS = ("value", "estimate")
 _KEYS = ("zone", "road", "origin", "destination", "bin")
 
 
-def check(draw: Draw, made: Made, plan: Plan) -> dict[str, int]:
-    """The budget, the shape of the draw, and sums between rows; raises VerificationFailed."""
+def check(draw: Draw, made: CountTables, plan: Plan) -> dict[str, int]:
+    """Check the cost of the plan, the lengths of the draw and all sums of rows.
+
+    Returns how many of each were checked; raises VerificationFailed.
+    """
     zones, tables, booked = plan.design.zones, plan.design.tables, plan.design.budget.whole
     if plan.cost > booked:
         raise VerificationFailed(f"the plan costs {float(plan.cost):g}, booked {float(booked):g}")
     for what in plan.every_measurement:
-        # of a sparse table only some cells are measured
+        # the length of these depends on how many cells were picked
         if (
             not what.name.endswith(("_picked", "_cells"))
             and len(getattr(draw, what.name)) != what.size
@@ -78,7 +81,7 @@ def _check_flows(table: Columns, draw: Draw, plan: Plan, parent: Ints) -> int:
 
 
 def _where(table: Columns, chosen: Flags) -> Columns:
-    """Some rows, as far as sums need them."""
+    """Some rows, with the columns that sums need."""
     needed = (*_KEYS, *_NUMBERS)
     return {name: column[chosen] for name, column in table.items() if name in needed}
 
@@ -86,7 +89,7 @@ def _where(table: Columns, chosen: Flags) -> Columns:
 def _require_cells(
     name: str, table: Columns, shown: Flags, place: Ints, draw: Draw, plan: Plan
 ) -> Columns:
-    """The cells of a sparse table are those of the draw; the other rows."""
+    """Check that the cells of a sparse table are those of the draw; returns the other rows."""
     picked, likely, noisy = (
         getattr(draw, f"{name}_{what}") for what in ("picked", "likely", "cells")
     )
@@ -104,9 +107,9 @@ def _require_cells(
 
 
 def _require_sums(name: str, table: Columns, part: Ints, above: Ints) -> int:
-    """Values and estimates of parts add up to those of what they are parts of, in every bin.
+    """Check that parts add up to their whole in every bin; returns how many sums were checked.
 
-    part, above: of each row, what it is of, and what that is a part of; 0: nothing.
+    part, above: for each row, its part and the whole that the part belongs to; 0: none.
     """
     bins = int(table["bin"].max()) + 1
     key, of = (side.astype(np.int64) * bins + table["bin"] for side in (part, above))
@@ -118,9 +121,10 @@ def _require_sums(name: str, table: Columns, part: Ints, above: Ints) -> int:
 
 
 def _require_bins(name: str, table: Columns, key: tuple[str, ...], plan: Plan) -> int:
-    """The row of all bins is the sum of the others. Rows are in the order of the key.
+    """Check that the row of all bins is the sum of the others; returns how many sums were checked.
 
-    Of a sparse domain zones have that row alone, and so have very many roads.
+    Rows are in the order of the key. Zones of a sparse domain, and roads if there are too many, have only
+    the row of all bins.
     """
     first = np.flatnonzero(table["bin"] == 0)
     rows = np.diff(np.append(first, len(table["bin"])))

@@ -1,22 +1,23 @@
-"""What each object contributes to the tables: whole numbers, within public bounds.
+"""The contributions of each object to the tables of counts, with weights that keep public bounds.
 
-Looks at one object at a time, and at public zones and bins. So an object that is added or removed adds or
-removes its own contributions and moves nobody else's.
+The contributions of an object are computed from its own samples and public inputs alone. Adding or
+removing an object therefore adds or removes its own contributions and changes no other object's.
 
-*Visits*: an object visits a zone in a bin if it is there at a sample, or on the straight line at constant
-speed between two neighbouring samples, at one of the evenly spaced moments that are at most `STEP_M` and
-`STEP_US` apart. Two samples are neighbours if they follow each other by at most the gap of the trip rule,
-or are of one stay. Each zone and bin counts once for an object.
+*Visits*: an object visits a zone in a time bin if it is in the zone at a sample of the bin, or at one of
+the evenly spaced moments between two consecutive samples, where it is taken to move straight at constant
+speed. These moments are at most `STEP_M` and `STEP_US` apart. There are none between samples that are
+farther apart than the gap of the trip rule, unless both belong to the same stay. An object contributes at
+most one visit to each zone and bin.
 
-*Trips*: those of `synthesis.trips`: at least 3 samples and 1 km. Each is counted where and in the bin in
-which it begins; trips that begin or end in no zone are left out. *Stays*: those of the trip rule, where and
-in the bin in which they begin. *Passages*: each trip is put on the roads by itself, with the same
-`DETOUR_M` for all, and passes a road when it comes to the middle of it.
+*Trips*: the trips of `synthesis.trips`, which have at least 3 samples and 1 km. A trip is counted in the
+zone and bin in which it begins; trips that begin or end outside all zones are left out. *Stays*: the stays
+of the trip rule, counted in the zone and bin in which they begin. *Passages*: each trip is matched to the
+roads by itself, with the constant `DETOUR_M`, and passes a road when it reaches the middle of it.
 
-*Bounds*: each contribution of an object to a table counts for the same part of 1, a whole number of
-`1 / WHOLE`. It is the largest with which the object keeps all bounds of the table: of how many it has in
-all, or of sums of the squares of how many it has in each group (see `groups_of`). An object within the
-bounds counts in full.
+*Bounds*: all contributions of an object to a table have the same weight, a whole number from 0 to `WHOLE`.
+It is the largest weight with which the object keeps all bounds of the table: that of the number of its
+contributions, or those of the sums of squares over groups (see `groups_of`). An object within the bounds
+counts in full.
 """
 
 from __future__ import annotations
@@ -46,89 +47,94 @@ from freqdp_db.roads.matching import find_passages
 
 STEP_M = 250.0
 STEP_US = 10 * MINUTE_US
-_AT_ONCE = 500_000
-"""Samples whose visits are found at a time."""
+"""Largest distance and time between two moments at which visits are looked for."""
+_BATCH_SAMPLES = 500_000
+"""Visits are looked for in batches of about this many samples, which bounds the memory."""
 LENGTH_EDGES_M = (0, 2_000, 5_000, 10_000, 20_000, 50_000)
 DURATION_EDGES_MIN = (0, 10, 20, 30, 60, 120)
-"""Where classes of trips begin; the last of each is open."""
+"""Lower edges of the classes of trips; the last class of each is open."""
 TRIP_CLASSES = len(LENGTH_EDGES_M) * len(DURATION_EDGES_MIN)
 LONGEST_STAY_MIN = 720
-"""Longer stays count as so long."""
+"""Minutes. Longer stays count as this long."""
 FASTEST_KMH = 120
-"""Who is faster counts as so fast."""
+"""Km/h. Higher speeds count as this speed."""
 DETOUR_M = 100.0
-"""How far ways are from straight: the scale of detours, which map matching else fits to all objects."""
+"""Scale of detours in metres, for map matching. A constant: fitted, it would depend on all objects."""
 WHOLE = 16
-"""What is measured counts in parts of 1 / WHOLE."""
+"""Weight of a contribution that counts in full. Measured sums are in units of 1 / WHOLE."""
 
 
 @dataclass(frozen=True)
 class Items:
-    """Contributions to one table, object by object."""
+    """Contributions of one kind, object by object."""
 
     offsets: Ints
     """Object u has the items offsets[u] to offsets[u + 1] - 1."""
     bin: Ids
+    """Time bin of each item."""
     zone: Ids
-    """Where: of trips, where they begin; of passages, which road."""
+    """Zone of each item: for trips that of the begin; for passages, the road instead."""
     to: Ids
-    """Of trips: where they end; else zeros."""
+    """Zone in which a trip ends; zeros for other kinds."""
     size: Ids
-    """Of trips: the class of length and duration; of stays: minutes; of passages: km/h; else zeros."""
+    """Trips: class of length and duration. Stays: minutes. Passages: km/h. Zeros for visits."""
     part: Ints
-    """For how much each item of an object counts: a number for each object, WHOLE for 1."""
+    """Weight of the items of each object, one number for each object; WHOLE: they count in full."""
 
     def __len__(self) -> int:
         return len(self.bin)
 
     @property
     def counts(self) -> Ints:
-        """How many each object has."""
+        """Number of items of each object."""
         return np.diff(self.offsets)
 
     @property
     def parts(self) -> Ints:
-        """For how much each item counts, in parts of 1 / WHOLE."""
+        """Weight of each item, in units of 1 / WHOLE."""
         return np.repeat(self.part, self.counts)
 
     def cells(self, bins: int) -> Ints:
-        """zone * bins + bin of each item."""
+        """The cell of each item: zone * bins + bin."""
         cell = self.zone.astype(np.int64)
         cell *= bins
         cell += self.bin
         return cell
 
     def where(self, kept: Flags) -> Items:
+        """Only these items."""
         owner = np.repeat(np.arange(len(self.offsets) - 1), self.counts)
         lengths = np.bincount(owner[kept], minlength=len(self.offsets) - 1)
         bin, zone, to, size = (c[kept] for c in (self.bin, self.zone, self.to, self.size))
         return Items(offsets_from(lengths), bin, zone, to, size, self.part)
 
 
-def _nothing(count: int) -> tuple[Ids, Ids]:
-    """Two columns of zeros, which take no memory."""
+def _zero_columns(count: int) -> tuple[Ids, Ids]:
+    """Two columns of zeros that share one number, so that they take no memory."""
     zeros = np.broadcast_to(np.int32(0), count)
     return zeros, zeros
 
 
 def sorted_once(numbers: Ints) -> Ints:
-    """In order, each once. (For millions of them, np.unique takes several times as long.)"""
+    """The distinct numbers, ascending. For millions of numbers np.unique is several times slower."""
     numbers = np.sort(numbers)
     return numbers[new_rows(numbers)] if len(numbers) else numbers
 
 
 def _items(offsets: Ints, bin: Ids, zone: Ids, to: Ids, size: Ids) -> Items:
-    """All in full."""
+    """Items that all count in full."""
     return Items(offsets, bin, zone, to, size, np.full(len(offsets) - 1, WHOLE, np.int64))
 
 
 @dataclass(frozen=True)
 class Contributions:
+    """The contributions of all objects, by kind."""
+
     visits: Items
     trips: Items
     stays: Items
     passages: Items
-    """None of anybody where no roads were asked for."""
+    """Empty if the release has no roads."""
 
 
 def contributions_of(
@@ -140,7 +146,7 @@ def contributions_of(
     bins: Bins,
     roads: Roads | None = None,
 ) -> Contributions:
-    """What every object contributes, all of it in full."""
+    """The contributions of every object. All count in full: bounds are applied later."""
     side = possible_samples(trajectories, places, region, period)
     role = find_roles(side, places, RULE)
     trips = trips_in(side, places)
@@ -156,8 +162,9 @@ def contributions_of(
 
 
 @njit(nogil=True, cache=True)
-def _looks(first, last, offsets, location, at, px, py, role, gap):  # type: ignore[no-untyped-def]
-    """The moments at which objects are looked at: whose, where and when."""
+def _moments(first, last, offsets, location, at, px, py, role, gap):  # type: ignore[no-untyped-def]
+    """Object, x, y and time of each moment at which visits of objects `first` to `last` - 1 are looked
+    for."""
     total = 0
     for fill in range(2):
         if fill == 1:
@@ -168,20 +175,20 @@ def _looks(first, last, offsets, location, at, px, py, role, gap):  # type: igno
         for u in range(first, last):
             for i in range(offsets[u], offsets[u + 1]):
                 steps = 1
-                lasts = np.int64(0)
+                duration = np.int64(0)
                 a = location[i]
                 b = a
                 if i + 1 < offsets[u + 1]:
                     resting = (role[i] == ARRIVAL or role[i] == RESTING) and (
                         role[i + 1] == RESTING or role[i + 1] == DEPARTURE
                     )
-                    lasts = at[i + 1] - at[i]
-                    if resting or lasts <= gap:
+                    duration = at[i + 1] - at[i]
+                    if resting or duration <= gap:
                         b = location[i + 1]
                         far = math.hypot(px[b] - px[a], py[b] - py[a])
                         steps = max(
                             np.int64(math.ceil(far / STEP_M)),
-                            (lasts + STEP_US - 1) // STEP_US,
+                            (duration + STEP_US - 1) // STEP_US,
                             1,
                         )
                 if fill == 1:
@@ -190,8 +197,8 @@ def _looks(first, last, offsets, location, at, px, py, role, gap):  # type: igno
                         whose[n + k] = u
                         x[n + k] = px[a] + part * (px[b] - px[a])
                         y[n + k] = py[a] + part * (py[b] - py[a])
-                        # lasts * k // steps, which years of rest would overflow
-                        whole, rest = lasts // steps, lasts % steps
+                        # duration * k // steps, without overflow if the object rests for years
+                        whole, rest = duration // steps, duration % steps
                         when[n + k] = at[i] + whole * k + rest * k // steps
                 n += steps
         total = n
@@ -201,18 +208,18 @@ def _looks(first, last, offsets, location, at, px, py, role, gap):  # type: igno
 def _visited(  # type: ignore[no-untyped-def]
     first, last, offsets, location, at, px, py, role, gap, zones: Zones, bins: Bins
 ) -> tuple[Ints, Ids, Ids]:
-    """Objects `first` to `last` - 1: how many visits each has; which zones in which bins, each once."""
+    """Visits of objects `first` to `last` - 1: how many each has, then zone and bin of each visit."""
     cells, found = len(zones) * len(bins), [np.zeros(0, np.int64)]
     begin = first
     while begin < last:
-        # there are many moments: those of some objects at a time
-        end = int(np.searchsorted(offsets, offsets[begin] + _AT_ONCE, side="right")) - 1
+        # whole objects, in batches that limit the number of moments in memory
+        end = int(np.searchsorted(offsets, offsets[begin] + _BATCH_SAMPLES, side="right")) - 1
         end = min(max(end, begin + 1), last)
-        whose, x, y, when = _looks(begin, end, offsets, location, at, px, py, role, gap)
+        whose, x, y, when = _moments(begin, end, offsets, location, at, px, py, role, gap)
         zone, bin = zones.locate(x, y), bins.of(when)
         cell = zone.astype(np.int64) * len(bins) + bin
         inside = (zone != OUTSIDE) & (bin != OUTSIDE)
-        # most moments find the object where it was: sort only what is new
+        # most moments repeat the one before; only the others have to be sorted
         inside[1:] &= (cell[1:] != cell[:-1]) | (whose[1:] != whose[:-1])
         found.append(sorted_once((whose[inside] - first) * cells + cell[inside]))
         begin = end
@@ -234,7 +241,7 @@ def _visits(
         RULE.gap_us, zones, bins,
     )  # fmt: skip
     of_each, zone, bin = joined(parts)
-    return _items(offsets_from(of_each), bin, zone, *_nothing(len(zone)))
+    return _items(offsets_from(of_each), bin, zone, *_zero_columns(len(zone)))
 
 
 # Trips, stays and passages.
@@ -304,7 +311,7 @@ def _passages(trips: Trips, roads: Roads | None, bins: Bins) -> Items:
         found.offsets[trips.by_object],
         bins.of(found.at),
         road,
-        _nothing(len(road))[0],
+        _zero_columns(len(road))[0],
         kmh.astype(np.int32),
     )
     return items.where((road != OUTSIDE) & (items.bin != OUTSIDE))
@@ -315,26 +322,30 @@ def _passages(trips: Trips, roads: Roads | None, bins: Bins) -> Items:
 
 @njit(nogil=True, cache=True)
 def _squares(first, last, offsets, group):  # type: ignore[no-untyped-def]
+    """For each object, the sum over its groups of the squared number of items."""
     found = np.zeros(last - first, np.int64)
     for u in range(first, last):
         mine = np.sort(group[offsets[u] : offsets[u + 1]])
         run = 0
         for k in range(len(mine)):
             run = run + 1 if k > 0 and mine[k] == mine[k - 1] else 1
-            # one more in a group of run - 1
+            # the square of a group grows by this with its run-th item
             found[u - first] += 2 * run - 1
     return (found,)
 
 
 def squares_of(items: Items, group: NDArray[Any]) -> Ints:
-    """Of each object, the sum of the squares of how many items its groups have."""
+    """For each object, the sum over its groups of the squared number of items. group: that of each item."""
     parts = map_ranges(_squares, items.offsets, items.offsets, group)
     (found,) = joined(parts)
     return found
 
 
 def within_squares(items: Items, limits: list[tuple[Ints, int]]) -> Items:
-    """With the largest parts p that keep every bound b of a sum of squares s: p^2 s <= WHOLE^2 b."""
+    """The items with the largest weights w that keep all bounds: w^2 * squares <= WHOLE^2 * bound.
+
+    limits: pairs of a sum of squares for each object, and its bound.
+    """
     part = items.part
     for squares, bound in limits:
         part = np.minimum(part, _whole_root(WHOLE**2 * bound // np.maximum(squares, 1)))
@@ -342,20 +353,21 @@ def within_squares(items: Items, limits: list[tuple[Ints, int]]) -> Items:
 
 
 def within_number(items: Items, most: int) -> Items:
-    """With the largest parts p that keep the bound of the number n of items: p n <= WHOLE most."""
+    """The items with the largest weights w that keep the bound of their number: w * number <= WHOLE *
+    most."""
     part = WHOLE * most // np.maximum(items.counts, 1)
     return replace(items, part=np.minimum(items.part, part))
 
 
 def _whole_root(squares: Ints) -> Ints:
-    """The largest whole number up to WHOLE whose square is not larger."""
+    """Rounded-down square roots, at most WHOLE."""
     return np.searchsorted(np.arange(1, WHOLE + 1) ** 2, squares, side="right").astype(np.int64)
 
 
 def groups_of(
     what: str, items: Items, zones: Zones, bins: int, roads: Roads | None = None
 ) -> dict[str, NDArray[Any]]:
-    """By which groups the contributions of an object are bounded: the group of each item."""
+    """The groupings by which contributions of a kind are bounded: by name, the group of each item."""
     if what == "passages":
         if roads is None:
             return {}

@@ -1,13 +1,12 @@
-"""From noisy numbers to tables that agree: least squares over levels, margins, and smoothed estimates.
+"""From noisy numbers to consistent tables: least squares over levels, margins, and shrunk estimates.
 
-Levels form a tree: each part of a level belongs to one part of the level above it, and a level may be cut
-into parts in more than one way (departures of a district: by zone, and by the district that trips go to).
-All levels have the same bins, and no measurement joins bins, so that each bin is a problem of its own with
-the same tree and the same variances.
+The levels form a tree. Each part of a level belongs to one part of the level above it; a level may have
+several levels below it (departures of a district: by zone, and by district of destination). All levels
+have the same time bins.
 
-Two numbers come out for every part and bin. The *value* is the best linear unbiased estimate: its noise is
-known, and so is its margin, whatever the data are. The *estimate* is shrunk towards what the levels above
-suggest: nearer to the truth for most parts, never below 0, but biased, so that no margin holds for it.
+Each part and bin gets two numbers. The *value* is the best linear unbiased estimate. Its variance does not
+depend on the data, and so it has a margin. The *estimate* is the value shrunk towards what coarser levels
+suggest. It is closer to the truth for most parts and never below 0, but biased, so that it has no margin.
 """
 
 from __future__ import annotations
@@ -27,97 +26,106 @@ from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.model.arrays import Ints, offsets_from, offsets_of
 
 Table: TypeAlias = NDArray[np.float64]
-"""A row for each part, a column for each bin."""
+"""[part, bin]."""
 
 TENTHS = 10
-"""Estimates are whole multiples of 1 / TENTHS."""
-_NORMAL, _LAPLACE = 1.959964, math.log(20) / math.sqrt(2)
-"""95 % of a law lie within so many standard deviations."""
-_ROUNDING = 1 / 12
-_LEAST = 1e-9
-_LEAST_SHARE = 1e-3
+"""Estimates are rounded to multiples of 1 / TENTHS."""
+_NORMAL_95, _LAPLACE_95 = 1.959964, math.log(20) / math.sqrt(2)
+"""Half-width of the 95 % interval of normal and Laplace noise, in standard deviations."""
+_ROUNDING_VARIANCE = 1 / 12
+"""Variance of the error of rounding to whole numbers."""
+_EPSILON = 1e-9
+"""Replaces 0 in denominators."""
+_MIN_SHARE = 1e-3
+"""Smallest share of a projection's adjustment that a part takes, relative to the mean share."""
 _HALVINGS = 40
-_STRATA = (0.03, 0.15, 0.5, 1.0)
-_CHANCE = 1.5
-_FEWEST = 50
-"""Parts that the scatter is fitted to are so many at least."""
-_WIDTHS = (0.1, 0.5, 0.8, 1.2, 2.0, 3.0)
-"""Of neighbourhoods of bins, and of parts; the first is each alone."""
-_NEAREST = 48
-_MOST_NEAR = 12_000_000
-"""So many neighbours of all parts together are looked at."""
-_ROUNDS = 20
-_STEEPEST = 5.0
-"""No class of distance is weighed up or down by more in one round."""
+_STRATUM_ENDS = (0.03, 0.15, 0.5, 1.0)
+"""Parts are divided into strata by size, the largest first: quantiles at which the strata end."""
+_MIN_STRATUM = 50
+"""Smallest number of parts in a stratum."""
+_CHANCE_DEVIATIONS = 1.5
+"""Scatter counts as more than noise beyond this many standard deviations of its sum of squares."""
+_KERNEL_WIDTHS = (0.1, 0.5, 0.8, 1.2, 2.0, 3.0)
+"""Candidate widths of smoothing kernels, in bins or median distances; the first does not smooth."""
+_MAX_NEIGHBOURS = 48
+"""Neighbours of a part that smoothing uses at most,"""
+_MAX_NEIGHBOURS_OF_ALL = 12_000_000
+"""and of all parts together, which bounds the memory."""
+_GRAVITY_ROUNDS = 20
+_MAX_DISTANCE_FACTOR = 5.0
+"""Largest factor by which one round of the gravity model changes the weight of a class of distance."""
 
 
 @dataclass(frozen=True)
 class Level:
-    """A level that may be measured."""
+    """A level of the tree, and its measurements."""
 
     above: str | None
-    """The level above it; None: the top."""
+    """Name of the level above it; None for the top."""
     parent: Ints
-    """The part of the level above that each part belongs to."""
+    """[part]: the part of the level above that it belongs to."""
     noisy: Table | None = None
-    """None: it is not measured, but has levels below it that are."""
+    """The noisy numbers by bin. None: only levels below it are measured by bin."""
     variance: float = math.inf
+    """Variance of the noise in `noisy`."""
     total: Table | None = None
-    """The sums over all bins, if they are measured too: one column."""
+    """Noisy sums over all bins, in one column. None: they are not measured."""
     total_variance: float = math.inf
+    """Variance of the noise in `total`."""
     like: Callable[[Mapping[str, Table]], Table] | None = None
-    """One column, from the estimates of the levels before it: in proportion to that a part is expected to
-    have its parent's; None: as parts near it have."""
+    """From the estimates of the levels before it, numbers (one column) to which the shares of parts in
+    their parent are expected to be proportional. None: shares are expected to be like those of near
+    parts."""
 
     @property
     def all_bins_only(self) -> bool:
-        """Whether only sums over all bins are measured; the level then has one column."""
+        """Whether only sums over all bins are measured. Tables of the level then have one column."""
         return self.noisy is None and self.total is not None
 
 
 @dataclass(frozen=True)
 class Fit:
-    """What is known of a level."""
+    """The least-squares solution of a level."""
 
     value: Table
     variance: Table
-    """Of each part, the same in every bin: one column."""
+    """Variance of the values of each part, which is the same in every bin: one column."""
     total_variance: Table
-    """Of the sum over all bins."""
+    """Variance of the sum of a part's values over all bins."""
     own: Table
-    """From the level itself and those below it."""
+    """Estimates from the measurements of this level and the levels below it alone."""
     own_variance: Table
     own_total: Table
     own_total_variance: Table
     largest: Table
-    """The part of the variance that is one noisy number's, at most."""
+    """Upper bound of the share of `variance` that comes from a single noisy number."""
     total_largest: Table
-    """The same of the sum over all bins."""
+    """Upper bound of the share of `total_variance` that comes from a single noisy number."""
 
     def without_own(self) -> Fit:
-        """Only what is published of it: the rest is large, and serves to smooth estimates."""
+        """Without the `own` columns: they are large, and only smoothing needs them."""
         none = np.zeros((0, 1))
         return replace(self, own=none, own_variance=none, own_total=none, own_total_variance=none)
 
 
 def sums(parent: Ints, values: NDArray[Any], parts: int) -> NDArray[Any]:
-    """The sum of the rows that belong to each part."""
-    found: NDArray[Any] = _adding(parent, parts) @ values
+    """For each part, the sum of the rows whose `parent` it is."""
+    found: NDArray[Any] = _summation_matrix(parent, parts) @ values
     return found
 
 
-def _adding(parent: Ints, parts: int) -> csr_array:
+def _summation_matrix(parent: Ints, parts: int) -> csr_array:
     """The matrix that adds up the rows of each part."""
     ones = np.ones(len(parent), np.int8)
     return csr_array((ones, (parent, np.arange(len(parent)))), shape=(parts, len(parent)))
 
 
 def least_squares(levels: dict[str, Level]) -> dict[str, Fit]:
-    """The best linear unbiased estimates of all levels. Those above come before those below.
+    """The best linear unbiased estimates of all levels. A level comes before those below it.
 
-    Noise is alike in all bins of a level. So what is measured splits in two that have nothing to do with
-    each other: sums over all bins, and how bins differ from their mean. Each is solved over the tree, and
-    a sum that differs from that of its bins is dealt out to them evenly.
+    The noise has the same variance in all bins of a level. The sums over all bins, and the differences of
+    bins from their mean, therefore have independent noise and are solved separately. Where the solved sum
+    differs from the sum of the solved bins, the difference is divided evenly among the bins.
     """
     bins = next(level.noisy.shape[1] for level in levels.values() if level.noisy is not None)
     by_bin = _solve(
@@ -131,7 +139,7 @@ def least_squares(levels: dict[str, Level]) -> dict[str, Fit]:
     fits = {}
     for name, level in levels.items():
         total = sums_of[name]
-        # that of the sum which was measured, or those of the bins that are summed up
+        # the single number is the measured sum, or one of the bins that are added up
         largest = total.variance / min(level.total_variance, level.variance * bins**2)
         if level.all_bins_only:
             fits[name] = Fit(
@@ -152,7 +160,7 @@ def least_squares(levels: dict[str, Level]) -> dict[str, Fit]:
         )  # fmt: skip
         fits[name] = Fit(
             value, variance, total.variance, own, own_variance, total.own, total.own_variance,
-            # that of the bin, or of the sum that is dealt out to few
+            # the single number is that of the bin, or the sum if it is divided among few bins
             np.maximum(
                 bin.variance / level.variance, largest * total.variance / (bins**2 * variance)
             ),
@@ -162,7 +170,8 @@ def least_squares(levels: dict[str, Level]) -> dict[str, Fit]:
 
 
 def _total(level: Level, bins: int) -> tuple[Table | None, float]:
-    """The sum over all bins: that of the noisy bins, weighed with the one that was measured."""
+    """The noisy sum over all bins, with its variance: the sum of the bins, weighted with the measured
+    sum."""
     if level.noisy is None:
         return level.total, level.total_variance
     summed, spread = level.noisy.sum(axis=1, keepdims=True), level.variance * bins
@@ -174,6 +183,8 @@ def _total(level: Level, bins: int) -> tuple[Table | None, float]:
 
 @dataclass(frozen=True)
 class _Solution:
+    """The columns `value`, `variance`, `own` and `own_variance` of a `Fit`."""
+
     value: Table
     variance: Table
     own: Table
@@ -183,10 +194,11 @@ class _Solution:
 def _solve(
     levels: dict[str, tuple[str | None, Ints, Table | None, float]],
 ) -> dict[str, _Solution]:
-    """One tree: of each level the one above, the parents, the noisy numbers and their variance.
+    """Weighted least squares over a tree. A level is its level above, parents, noisy numbers, variance.
 
-    Upwards, each part's own noisy number is weighed with the sums of its parts, by their variances. Then
-    downwards: what the sum of the parts lacks is dealt out to them in proportion to their variances.
+    On the way up, the noisy number of each part is averaged with the sum of its children, weighted by
+    inverse variances. On the way down, the difference between a part and the sum of its children is
+    divided among the children in proportion to their variances.
     """
     own: dict[str, Table] = {}
     spread: dict[str, Table] = {}
@@ -214,51 +226,58 @@ def _solve(
 
 
 def margins(fit: Fit, *, pure: bool) -> Table:
-    """Half of the 95 % interval of each part in a bin: Gaussian, or mostly one Laplace number."""
-    return _times(fit.largest, pure=pure) * np.sqrt(fit.variance + _ROUNDING)
+    """Half-width of the 95 % interval of the value of each part in a bin."""
+    return _deviations_95(fit.largest, pure=pure) * np.sqrt(fit.variance + _ROUNDING_VARIANCE)
 
 
 def total_margins(fit: Fit, *, pure: bool) -> Table:
-    """The same of the sums over all bins."""
-    return _times(fit.total_largest, pure=pure) * np.sqrt(fit.total_variance + _ROUNDING)
+    """Half-width of the 95 % interval of the sum of each part over all bins."""
+    return _deviations_95(fit.total_largest, pure=pure) * np.sqrt(
+        fit.total_variance + _ROUNDING_VARIANCE
+    )
 
 
-def _times(largest: Table, *, pure: bool) -> Table:
-    """How many standard deviations that is."""
-    found: Table = _NORMAL + pure * (_LAPLACE - _NORMAL) * largest**2
+def _deviations_95(largest: Table, *, pure: bool) -> Table:
+    """Half-width of a 95 % interval in standard deviations.
+
+    Sums of Laplace noise are nearly normal unless one number dominates; `largest` is its share of the
+    variance.
+    """
+    found: Table = _NORMAL_95 + pure * (_LAPLACE_95 - _NORMAL_95) * largest**2
     return found
 
 
 def margin_of(variance: float, *, pure: bool) -> float:
-    """The same of one noisy number."""
-    return (_LAPLACE if pure else _NORMAL) * math.sqrt(variance + _ROUNDING)
+    """Half-width of the 95 % interval of one noisy number."""
+    return (_LAPLACE_95 if pure else _NORMAL_95) * math.sqrt(variance + _ROUNDING_VARIANCE)
 
 
 def rounded(values: Table, parent: Ints, above: Ints | None) -> Ints:
-    """Whole numbers, which add up to those of the level above in every bin.
+    """Round to whole numbers that add up to those of the level above in every bin.
 
-    All are rounded down; what is missing goes to those that lost most, ties to the first.
+    Largest remainders: all are rounded down, and the missing units go to the largest fractions, to the
+    first of equal ones.
     """
     whole = np.floor(values).astype(np.int64)
     if above is None:
         return np.rint(values).astype(np.int64)
     missing = above - sums(parent, whole, len(above))
     order, offsets = _grouped(parent, len(above))
-    parts = map_ranges(_given, offsets, offsets, order, values, missing)
+    parts = map_ranges(_round_children, offsets, offsets, order, values, missing)
     (whole[order],) = joined(parts)
     return whole
 
 
 @njit(nogil=True, cache=True)
-def _given(first, last, offsets, order, values, missing):  # type: ignore[no-untyped-def]
-    """Whole numbers of the parts of parents `first` to `last` - 1, in their order."""
+def _round_children(first, last, offsets, order, values, missing):  # type: ignore[no-untyped-def]
+    """The rounded numbers of the children of parents `first` to `last` - 1, in the order of `order`."""
     rows = order[offsets[first] : offsets[last]]
     found = np.empty((len(rows), values.shape[1]), np.int64)
     for p in range(first, last):
         begin, end = offsets[p] - offsets[first], offsets[p + 1] - offsets[first]
         count = end - begin
         for b in range(values.shape[1] if count else 0):
-            # more than one each, where the values do not add up by themselves
+            # more than one unit each, if the values themselves do not add up
             each = missing[p, b] // count
             rest = missing[p, b] - each * count
             gained = np.empty(count)
@@ -273,38 +292,40 @@ def _given(first, last, offsets, order, values, missing):  # type: ignore[no-unt
 
 
 def _grouped(parent: Ints, parts: int) -> tuple[Ints, Ints]:
-    """The rows of each part, one part after the other, and where each begins."""
+    """The rows of each part, one part after the other, and their offsets."""
     order = np.argsort(parent, kind="stable")
     return order, offsets_from(np.bincount(parent, minlength=parts))
 
 
-# Smoothed estimates.
+# Shrunk estimates.
 
 
 @dataclass(frozen=True)
 class Near:
-    """The nearest parts of each part, by their centres: itself first."""
+    """The nearest neighbours of each part by the distance of centres; a part is its own first neighbour."""
 
     part: NDArray[np.int32]
+    """[part, n]: the n-th nearest part."""
     away: NDArray[np.float32]
-    """In units of the median distance to the next one."""
+    """[part, n]: its distance, in the median distance to the nearest other part."""
 
     @classmethod
     def of(cls, x: NDArray[np.float64], y: NDArray[np.float64]) -> Near:
         centres = np.column_stack([x, y])
-        most = min(_NEAREST, max(_MOST_NEAR // len(x), 2), len(x))
+        most = min(_MAX_NEIGHBOURS, max(_MAX_NEIGHBOURS_OF_ALL // len(x), 2), len(x))
         nearest = cKDTree(centres).query(centres, k=range(1, most + 1))
         away, part = (np.asarray(column) for column in nearest)
         unit = float(np.median(away[:, 1])) if away.shape[1] > 1 else 1.0
-        return cls(part.astype(np.int32), (away / max(unit, _LEAST)).astype(np.float32))
+        return cls(part.astype(np.int32), (away / max(unit, _EPSILON)).astype(np.float32))
 
     def smoothed(self, value: Table, variance: Table) -> Table:
-        """Means of neighbours, as wide as Stein's estimate of their squared error is least. One column.
+        """Means over neighbours, in one column, with the kernel width of the least estimated risk.
 
-        Chosen apart for parts of different size: where there is little, more of it is alike.
+        The risk is Stein's unbiased estimate of the squared error. The width is chosen for each stratum of
+        size: small numbers gain from wider means.
         """
         means, risks = [], []
-        for width in _WIDTHS:
+        for width in _KERNEL_WIDTHS:
             weight = np.exp(-((self.away / width) ** 2) / 2)
             weight /= weight.sum(axis=1, keepdims=True)
             mean = np.einsum("ij,ij->i", weight, value[self.part, 0])[:, None]
@@ -320,12 +341,15 @@ class Near:
 def smoothed(
     above: Table, parent: Ints, fit: Fit, like: Table | None = None, near: Near | None = None
 ) -> Table:
-    """Estimates of a level, from those of the level above and its own unbiased numbers.
+    """Estimates of a level from the estimates of the level above and its own unbiased numbers.
 
-    Each part is expected to have a share of its parent, with the parent's course over the bins. The share
-    is shrunk towards an expected one, and then the numbers towards what the share gives; how far, is
-    fitted to how much they scatter beyond their noise. Not below 0; adds up to the level above.
-    like: in proportion to which shares are expected, one column; None: to means of near parts, or evenly.
+    A part is modelled as a share of its parent, distributed over the bins as the parent is. The share is
+    shrunk towards its expectation, and then the number in each bin towards the model. The amount of
+    shrinkage is fitted to the scatter beyond the noise. Estimates are not below 0 and add up to those
+    above.
+
+    like: numbers to which shares are expected to be proportional, in one column. None: the means of near
+    parts, or equal shares.
     """
     own, variance = fit.own, fit.own_variance
     bins = own.shape[1]
@@ -336,39 +360,39 @@ def smoothed(
             like = np.maximum(near.smoothed(fit.own_total, fit.own_total_variance), 0.0)
     even = _raked(like, whole, parent)
     away = fit.own_total - even
-    spread = _spread(away, fit.own_total_variance, even)
-    weight = _weight(spread, fit.own_total_variance)
+    spread = _true_variance(away, fit.own_total_variance, even)
+    weight = _signal_share(spread, fit.own_total_variance)
     share = _projected(even + weight * away, weight * fit.own_total_variance, whole, parent)
-    course = np.where(whole > 0, above / np.maximum(whole, _LEAST), 1 / bins)[parent]
+    course = np.where(whole > 0, above / np.maximum(whole, _EPSILON), 1 / bins)[parent]
     expected = share * course
-    spread = _spread(own - expected, np.broadcast_to(variance, own.shape), expected)
-    weight = _weight(spread, variance)
+    spread = _true_variance(own - expected, np.broadcast_to(variance, own.shape), expected)
+    weight = _signal_share(spread, variance)
     return _projected(expected + weight * (own - expected), weight * variance, above, parent)
 
 
 def _projected(values: Table, variance: Table, above: Table, parent: Ints) -> Table:
-    """The nearest numbers that are not below 0 and add up to the level above, by their variances.
+    """The nearest numbers, weighted by inverse variance, that are not below 0 and add up to the level
+    above.
 
-    They are max(v - l s, 0), s in proportion to the variances, where l is found for each parent and bin by
-    halving. (Cutting off what is below 0 and scaling the rest would take from the large what noise gave to
-    the small.)
+    These are max(v - l s, 0) with s proportional to the variances; l is found by bisection for each parent
+    and bin. (Clipping at 0 and rescaling would take from large parts what noise added to small ones.)
     """
     count = np.bincount(parent, minlength=len(above))[:, None]
     mean = sums(parent, variance, len(above)) / np.maximum(count, 1)
-    share = np.maximum(variance / np.maximum(mean, _LEAST)[parent], _LEAST_SHARE)
+    share = np.maximum(variance / np.maximum(mean, _EPSILON)[parent], _MIN_SHARE)
     share = np.ascontiguousarray(np.broadcast_to(share, values.shape))
     reach = np.abs(above) + sums(parent, np.abs(values), len(above)) + 1.0
-    low, high = -reach, reach / _LEAST_SHARE
+    low, high = -reach, reach / _MIN_SHARE
     order, offsets = _grouped(parent, len(above))
-    (found,) = joined(map_ranges(_halved, offsets, offsets, order, values, share, above, low, high))
+    (found,) = joined(map_ranges(_bisect, offsets, offsets, order, values, share, above, low, high))
     nearest = np.empty_like(values)
     nearest[order] = found
     return _raked(nearest, above, parent)
 
 
 @njit(nogil=True, cache=True)
-def _halved(first, last, offsets, order, values, share, above, low, high):  # type: ignore[no-untyped-def]
-    """max(v - l s, 0) of the parts of parents `first` to `last` - 1, in their order."""
+def _bisect(first, last, offsets, order, values, share, above, low, high):  # type: ignore[no-untyped-def]
+    """max(v - l s, 0) for the children of parents `first` to `last` - 1, in the order of `order`."""
     begin, bins = offsets[first], values.shape[1]
     rows = order[begin : offsets[last]]
     value, step = values[rows], share[rows]
@@ -393,17 +417,17 @@ def _halved(first, last, offsets, order, values, share, above, low, high):  # ty
     return (found,)
 
 
-def smoothed_over_bins(value: Table, variance: Table, *, around: bool) -> Table:
-    """A mean of neighbouring bins, as wide as Stein's estimate of its squared error is least.
+def smoothed_over_bins(value: Table, variance: Table, *, cyclic: bool) -> Table:
+    """Means over neighbouring bins, with the kernel width of the least estimated risk (Stein's estimate).
 
-    around: the last bin is a neighbour of the first.
+    cyclic: the first bin follows the last one.
     """
     bins = value.shape[1]
     apart = np.abs(np.arange(bins)[:, None] - np.arange(bins))
-    if around:
+    if cyclic:
         apart = np.minimum(apart, bins - apart)
     best, found = math.inf, value
-    for width in _WIDTHS:
+    for width in _KERNEL_WIDTHS:
         kernel = np.exp(-((apart / width) ** 2) / 2)
         kernel /= kernel.sum(axis=1, keepdims=True)
         mean = value @ kernel.T
@@ -414,83 +438,89 @@ def smoothed_over_bins(value: Table, variance: Table, *, around: bool) -> Table:
 
 
 def _strata(size: NDArray[np.float64]) -> Iterator[Ints]:
-    """Parts of about the same size, the largest first."""
+    """Strata of parts by size, the largest first: the positions of their parts."""
     order = np.argsort(-size, kind="stable")
     begin = 0
-    for part in _STRATA:
-        end = min(max(math.ceil(len(order) * part), begin + _FEWEST), len(order))
+    for part in _STRATUM_ENDS:
+        end = min(max(math.ceil(len(order) * part), begin + _MIN_STRATUM), len(order))
         yield order[begin:end]
         begin = end
 
 
-def _spread(away: Table, variance: Table, expected: Table) -> Table:
-    """The variance around what is expected that is not noise: a multiple of the square of its size.
+def _true_variance(away: Table, variance: Table, expected: Table) -> Table:
+    """Variance of the true numbers around what is expected of them.
 
-    Fitted apart for parts of different size, because the largest differ in another way than the rest.
+    Modelled as a multiple of the squared expectation. The factor is fitted for each stratum of size,
+    because the largest parts scatter differently.
     """
     size, noise = expected.ravel(), np.broadcast_to(variance, expected.shape).ravel()
     beyond = away.ravel() ** 2 - noise
     spread = np.zeros(len(size))
     for chosen in _strata(size):
         squares = float((size[chosen] ** 2).sum())
-        # what noise alone might give is not taken for scatter
-        chance = _CHANCE * math.sqrt(2 * float((noise[chosen] ** 2).sum()))
-        factor = max(float(beyond[chosen].sum()) - chance, 0.0) / max(squares, _LEAST)
+        # the sum of squares of the noise itself varies by chance
+        chance = _CHANCE_DEVIATIONS * math.sqrt(2 * float((noise[chosen] ** 2).sum()))
+        factor = max(float(beyond[chosen].sum()) - chance, 0.0) / max(squares, _EPSILON)
         spread[chosen] = factor * size[chosen] ** 2
-    # what is far away from what is expected is not noise
+    # a single difference that noise cannot explain is scatter
     far = 2 * math.log(len(size) + 1)
     return np.maximum(spread.reshape(expected.shape), away**2 - far * variance)
 
 
-def _weight(signal: Table, noise: Table) -> Table:
-    weight: Table = signal / np.maximum(signal + noise, _LEAST)
+def _signal_share(signal: Table, noise: Table) -> Table:
+    weight: Table = signal / np.maximum(signal + noise, _EPSILON)
     return weight
 
 
 def _raked(values: Table, above: Table, parent: Ints) -> Table:
-    """In proportion, so that they add up to the level above; even where there is nothing to go by."""
+    """Scaled so that they add up to the level above; equal parts where all children are 0."""
     total = sums(parent, values, len(above))
     count = np.maximum(np.bincount(parent, minlength=len(above)), 1)[:, None]
-    factor = np.where(total > _LEAST, above / np.maximum(total, _LEAST), 0.0)
-    even = np.where(total > _LEAST, 0.0, above / count)
+    factor = np.where(total > _EPSILON, above / np.maximum(total, _EPSILON), 0.0)
+    even = np.where(total > _EPSILON, 0.0, above / count)
     found: Table = values * factor[parent] + even[parent]
     return found
 
 
 def gravity(leaving: Table, arriving: Table, far: NDArray[np.float64], away: Ints) -> Table:
-    """What flows are expected from departures and arrivals: in proportion to both, and by distance.
+    """Gravity model: flows with these departures, arrivals and numbers by class of distance. One column.
 
-    far: how many there are in each class of distance; away: the class of each flow. One column; flows are
-    in the order of origin, then destination.
+    far: the number of flows in each class of distance. away: the class of each pair, in the order of
+    origin, then destination, which is also the order of the result.
     """
     parts = len(leaving)
     out, into, wanted = (
-        np.maximum(side, _LEAST) / max(float(np.maximum(side, _LEAST).sum()), _LEAST)
+        np.maximum(side, _EPSILON) / max(float(np.maximum(side, _EPSILON).sum()), _EPSILON)
         for side in (leaving[:, 0], arriving[:, 0], far)
     )
     flows = np.outer(out, into)
-    for _ in range(_ROUNDS):
+    for _ in range(_GRAVITY_ROUNDS):
         now = np.bincount(away, flows.ravel(), minlength=len(far))
-        factor = np.clip(wanted / np.maximum(now, _LEAST), 1 / _STEEPEST, _STEEPEST)
+        factor = np.clip(
+            wanted / np.maximum(now, _EPSILON), 1 / _MAX_DISTANCE_FACTOR, _MAX_DISTANCE_FACTOR
+        )
         flows *= factor[away].reshape(parts, parts)
-        flows *= (out / np.maximum(flows.sum(axis=1), _LEAST))[:, None]
-        flows *= into / np.maximum(flows.sum(axis=0), _LEAST)
+        flows *= (out / np.maximum(flows.sum(axis=1), _EPSILON))[:, None]
+        flows *= into / np.maximum(flows.sum(axis=0), _EPSILON)
     return flows.reshape(-1, 1)
 
 
 @dataclass(frozen=True)
 class PairPrior:
-    """What flows between zones are expected to be: those between their districts, dealt out.
+    """Expected flows between zones.
 
-    In proportion to the departures of the origin in its district, and to the arrivals at the destination.
+    The flow between two districts, times the share of the origin in the departures of its district, times
+    the share of the destination in the arrivals of its district.
     """
 
     district: Ints
+    """District of each zone."""
     districts: Table
     """Flows between districts; row d1 * (number of districts) + d2."""
     leaving: Table
-    """The part of its district's departures that is each zone's; one column: alike in all bins."""
+    """Share of each zone in the departures of its district. One column: the same in all bins."""
     arriving: Table
+    """Share of each zone in the arrivals of its district."""
 
     @classmethod
     def of(
@@ -500,7 +530,9 @@ class PairPrior:
         for table in (leaving, arriving):
             total = sums(district, table, count)[district]
             inside = np.bincount(district, minlength=count)[district][:, None]
-            shares.append(np.where(total > _LEAST, table / np.maximum(total, _LEAST), 1 / inside))
+            shares.append(
+                np.where(total > _EPSILON, table / np.maximum(total, _EPSILON), 1 / inside)
+            )
         return cls(district, pairs, *shares)
 
     @property
@@ -508,7 +540,7 @@ class PairPrior:
         return math.isqrt(len(self.districts))
 
     def at(self, cells: Ints) -> NDArray[np.float64]:
-        """What is expected of these flows, numbered as in the draw."""
+        """Expected flows of these cells, numbered as in the draw."""
         zones, bins = len(self.district), self.districts.shape[1]
         pair, bin = np.divmod(cells, bins)
         origin, destination = np.divmod(pair, zones)
@@ -522,7 +554,8 @@ class PairPrior:
         return found
 
     def likely(self, least: float, most: int) -> Ints:
-        """The flows that are expected to be at least so large, at most so many: the largest."""
+        """Cells whose expected flow is at least `least`, ascending; of more than `most` the largest
+        ones."""
         order = np.argsort(self.district, kind="stable")
         offsets = offsets_of(self.district[order], self._count)
         cells = np.sort(_likely(self.districts, self.leaving, self.arriving, order, offsets, least))
@@ -531,7 +564,8 @@ class PairPrior:
 
 @njit(nogil=True, cache=True)
 def _likely(districts, leaving, arriving, order, offsets, least):  # type: ignore[no-untyped-def]
-    """Cells between zones with at least so much, of those districts that have as much between them."""
+    """Cells whose expected flow is at least `least`. Pairs of districts with less between them are
+    skipped."""
     count, zones, bins = len(offsets) - 1, len(order), districts.shape[1]
     found = [0]
     found.clear()
@@ -558,18 +592,19 @@ def _likely(districts, leaving, arriving, order, offsets, least):  # type: ignor
 
 @dataclass(frozen=True)
 class CellPrior:
-    """What visits of a zone in a bin are expected to be: those of all bins, with its district's course."""
+    """Expected visits of a zone in a bin: those of all bins, distributed over bins as in its district."""
 
     district: Ints
+    """District of each zone."""
     zones: Table
-    """One column."""
+    """Visits of each zone in all bins together: one column."""
     course: Table
-    """The part of each bin, by district."""
+    """[district, bin]: share of the bin in the visits of the district."""
 
     @classmethod
     def of(cls, district: Ints, zones: Table, districts: Table) -> CellPrior:
         total = districts.sum(axis=1, keepdims=True)
-        return cls(district, zones, districts / np.maximum(total, _LEAST))
+        return cls(district, zones, districts / np.maximum(total, _EPSILON))
 
     def at(self, cells: Ints) -> NDArray[np.float64]:
         zone, bin = np.divmod(cells, self.course.shape[1])
@@ -577,7 +612,8 @@ class CellPrior:
         return found
 
     def likely(self, least: float, most: int) -> Ints:
-        """As those of flows."""
+        """Cells whose expected visits are at least `least`, ascending; of more than `most` the largest
+        ones."""
         bins = self.course.shape[1]
         cells = np.sort(
             np.concatenate(
@@ -593,7 +629,7 @@ class CellPrior:
 
 
 def _largest(cells: Ints, expected: NDArray[np.float64], most: int) -> Ints:
-    """At most so many, in the order of their numbers."""
+    """The cells with the largest expectations, at most `most`, ascending."""
     if len(cells) <= most:
         return cells
     return np.sort(cells[np.argsort(-expected, kind="stable")[:most]])
@@ -602,10 +638,12 @@ def _largest(cells: Ints, expected: NDArray[np.float64], most: int) -> Ints:
 def shrunk(
     noisy: NDArray[np.float64], variance: float, expected: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Estimates of numbers with independent noise, towards what is expected of them."""
+    """Noisy numbers shrunk towards their expectations, as far as their scatter is explained by noise."""
     away = noisy - expected
-    beyond = float((away**2 - variance).sum()) - _CHANCE * variance * math.sqrt(2 * len(noisy))
-    scatter = max(beyond, 0.0) / max(float(expected.sum()), _LEAST)
+    beyond = float((away**2 - variance).sum()) - _CHANCE_DEVIATIONS * variance * math.sqrt(
+        2 * len(noisy)
+    )
+    scatter = max(beyond, 0.0) / max(float(expected.sum()), _EPSILON)
     spread = scatter * expected
     found: NDArray[np.float64] = np.maximum(expected + spread / (spread + variance) * away, 0.0)
     return found

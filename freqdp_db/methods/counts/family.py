@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from freqdp_db.errors import BadInput
 from freqdp_db.methods.contract import (
+    CompletedStep,
     Counts,
+    EmptyLog,
     Facts,
     Method,
     Need,
-    Nothing,
     Step,
     StepContext,
-    Taken,
     WorkingSet,
 )
 from freqdp_db.methods.counts.options import MARGINS, ROADS, SUMMARY, CountsOptions
@@ -34,25 +34,27 @@ if TYPE_CHECKING:
     from freqdp_db.model.trajectories import Locations, Trajectories
 
 MOST_ROWS = 20_000_000
+"""Requests for releases with more rows are refused."""
 _ORIGIN = (
     "Method: noisy counts at several levels, combined by least squares, under zero-concentrated "
     "differential privacy (Bun and Steinke 2016; discrete Gaussian noise by Canonne, Kamath and "
     "Steinke 2020)."
 )
 ASSUMED_OBJECTS = 1_000
-"""A plan assumes so many, where nothing is known of them."""
+"""Number of objects that `plan` assumes if none was declared."""
 _FEW_OBJECTS = 50
-_SMALL = 100
-"""delta is to be at most a hundredth of one over the number of objects."""
+"""Below this noisy number of objects the curator is warned that the tables are mostly noise."""
+_DELTA_MARGIN = 100
+"""delta should be at most 1 / (this * number of objects)."""
 
 
-class CountsStep(Step[CountsOptions, Any, Nothing]):
-    """One draw that sees the data; tables that are made from it alone."""
+class CountsStep(Step[CountsOptions, Any, EmptyLog]):
+    """The draw reads the data; the tables are computed from the draw alone."""
 
     name = "counts"
     words = "noisy counts"
     options = CountsOptions
-    logs = Nothing
+    logs = EmptyLog
     foreseen = True
     checked: ClassVar[dict[str, str]] = {
         "rows": "rows of counts follow from the draw",
@@ -86,7 +88,7 @@ class CountsStep(Step[CountsOptions, Any, Nothing]):
     def require_inputs(
         self, options: CountsOptions, inputs: Mapping[str, Any], facts: Facts
     ) -> None:
-        """Refuse zones and bins that make no sense together, before anything is drawn and paid for."""
+        """Refuse empty bins and too many rows, before anything is drawn and booked."""
         from freqdp_db.methods.counts.plan import Shape
         from freqdp_db.methods.counts.zones import Bins
         from freqdp_db.methods.synthesis.public import Period
@@ -94,7 +96,7 @@ class CountsStep(Step[CountsOptions, Any, Nothing]):
         zones: Zones = inputs["zones"]
         roads = _roads(inputs, options)
         _, period = facts(options.region, options.period)
-        # by the clock: a day on which it is changed has all hours, too, if not all of them are seen
+        # in local time, as if no clock were put forward or back: every day has all its hours
         begin, end = (at + period.offset_us for at in (period.begin, period.end))
         local = Period(begin, end + period.change_us)
         bins = Bins(options.bins, local, "UTC")  # type: ignore[arg-type]
@@ -114,10 +116,10 @@ class CountsStep(Step[CountsOptions, Any, Nothing]):
     def draw(
         self, world: StepContext, state: WorkingSet, options: CountsOptions, source: RandomSource
     ) -> Any:
-        from freqdp_db.methods.counts.measuring import measured
+        from freqdp_db.methods.counts.measuring import measure
 
-        # held by nobody here: measuring lets go of it
-        return measured(
+        # no name is bound to the contributions, so that `measure` can free them
+        return measure(
             contributions_to(world, state.trajectories, state.places, options),
             design_of(world, options),
             source,
@@ -125,28 +127,28 @@ class CountsStep(Step[CountsOptions, Any, Nothing]):
 
     def carry_out(
         self, world: StepContext, state: WorkingSet, drawn: Any, options: CountsOptions
-    ) -> tuple[Nothing, WorkingSet]:
+    ) -> tuple[EmptyLog, WorkingSet]:
         from freqdp_db.methods.counts.plan import plan_of
-        from freqdp_db.methods.counts.tables import made_of
+        from freqdp_db.methods.counts.tables import make_tables
 
         plan = plan_of(drawn, design_of(world, options))
-        return Nothing(), replace(state, made=made_of(drawn, plan))
+        return EmptyLog(), replace(state, tables=make_tables(drawn, plan))
 
-    def check(self, done: Taken[CountsOptions, Any, Nothing]) -> dict[str, int]:
+    def check(self, done: CompletedStep[CountsOptions, Any, EmptyLog]) -> dict[str, int]:
         from freqdp_db.methods.counts.checking import check
         from freqdp_db.methods.counts.plan import plan_of
-        from freqdp_db.methods.counts.tables import Made
+        from freqdp_db.methods.counts.tables import CountTables
 
-        assert isinstance(done.after.made, Made)
+        assert isinstance(done.after.tables, CountTables)
         plan = plan_of(done.drawn, design_of(done.world, done.options))
-        return check(done.drawn, done.after.made, plan)
+        return check(done.drawn, done.after.tables, plan)
 
-    def counts(self, done: Taken[CountsOptions, Any, Nothing]) -> Counts:
-        made: Any = done.after.made
+    def counts(self, done: CompletedStep[CountsOptions, Any, EmptyLog]) -> Counts:
+        tables: Any = done.after.tables
         return {
-            "rows": len(made),
+            "rows": len(tables),
             "noisy_objects": max(int(done.drawn.objects[0]), 0),
-            **dict(zip(SUMMARY, made.summary.tolist(), strict=True)),
+            **dict(zip(SUMMARY, tables.summary.tolist(), strict=True)),
         }
 
     def expect(
@@ -158,9 +160,10 @@ class CountsStep(Step[CountsOptions, Any, Nothing]):
         objects: int | None,
         earlier: Any,
     ) -> tuple[int, Counts, bool]:
-        """Margins depend on the bounds, and these on how much objects contribute.
+        """Predict the margins.
 
-        That is what the first round of an earlier release says, else what travel surveys do.
+        They depend on the bounds, which follow from how much objects contribute: the first round of an
+        earlier release says so, or else travel surveys.
         """
         from freqdp_db.methods.counts.plan import assumed_round, second_round
         from freqdp_db.methods.counts.tables import expected_summary
@@ -176,7 +179,7 @@ class CountsStep(Step[CountsOptions, Any, Nothing]):
             "noisy_objects": objects or max(int(round_one["objects"][0]), 0),
             **dict(zip(SUMMARY, expected_summary(plan).tolist(), strict=True)),
         }
-        # of the cells of sparse tables only some are drawn
+        # how many cells of a sparse table will be picked is not known
         sparse = ("_picked", "_cells")
         drawn = sum(m.size for m in plan.every_measurement if not m.name.endswith(sparse))
         return drawn, counts, known
@@ -212,17 +215,17 @@ class CountsStep(Step[CountsOptions, Any, Nothing]):
                 f"By their noisy number {objects:,} objects lie inside the region and the period: hardly "
                 "anything but noise came out. It takes hundreds to be useful."
             )
-        if options.accounting == "zcdp" and options.delta * objects * _SMALL > 1:
+        if options.accounting == "zcdp" and options.delta * objects * _DELTA_MARGIN > 1:
             found.append(
                 f"delta {plain(options.delta)} times the noisy number of objects ({objects:,}) is "
                 f"{float(options.delta * objects):.2g}: that is no longer small. Take a --delta of "
-                f"{plain(Decimal(1).scaleb(-len(str(_SMALL * objects))))} or less."
+                f"{plain(Decimal(1).scaleb(-len(str(_DELTA_MARGIN * objects))))} or less."
             )
         return found
 
 
 def _rows_of_shape(shape: Shape, tables: tuple[str, ...]) -> int:
-    """About how many rows there are, without the cells of sparse tables that are picked."""
+    """Approximate number of rows, without the picked cells of sparse tables."""
     of_zones = shape.zones * (1 if shape.sparse else shape.bins + 1)
     of_districts = shape.districts * (shape.bins + 1)
     each = {"visits": 1, "stays": 1, "flows": 2, "trips": 0}
@@ -233,7 +236,7 @@ def _rows_of_shape(shape: Shape, tables: tuple[str, ...]) -> int:
 
 
 def design_of(world: StepContext, options: CountsOptions) -> Design:
-    """What a release counts."""
+    """The design of a release: what it counts, and the budget."""
     assert world.facts is not None, "the request was let through without public facts"
     return _design(world.inputs, world.facts, world.build.timezone, options)
 
@@ -257,7 +260,7 @@ def _design(
 
 
 def _roads(inputs: Mapping[str, Any], options: CountsOptions) -> Roads | None:
-    """The roads that passages are counted on; raises BadInput."""
+    """The roads whose passages are counted, or None; raises BadInput if none lies in the zones."""
     from freqdp_db.methods.counts.zones import roads_in
 
     if ROADS not in options.wanted:
@@ -274,7 +277,7 @@ def _roads(inputs: Mapping[str, Any], options: CountsOptions) -> Roads | None:
 def contributions_to(
     world: StepContext, trajectories: Trajectories, places: Locations, options: CountsOptions
 ) -> Contributions:
-    """What objects contribute to a release."""
+    """The contributions of all objects to a release with these options."""
     from freqdp_db.methods.counts.contributions import contributions_of
 
     design, facts = design_of(world, options), world.public_facts(options.region, options.period)

@@ -1,4 +1,6 @@
-"""The only step that sees data: contributions, bounds, sums, noise. What leaves it is the draw.
+"""From contributions to the draw: the only part of the method that sees data.
+
+Contributions are bounded and summed, and noise is added. Only the draw leaves this module.
 
 Input: all samples of the build, public region, period, zones and bins, the options.
 Protected change: one object with all its data, added or removed.
@@ -26,22 +28,22 @@ from freqdp_db.methods.counts.contributions import (
     within_squares,
 )
 from freqdp_db.methods.counts.plan import (
-    RATIO,
+    RATIO_STEPS,
     STEP_MIN,
     Design,
     Draw,
     Plan,
     Shape,
-    classes_of,
     second_round,
+    size_histogram,
 )
 from freqdp_db.methods.counts.tables import Solutions
 from freqdp_db.model.arrays import Ids, Ints, new_rows
 from freqdp_db.privacy.noise import RandomSource
 
 
-def measured(found: Contributions, design: Design, source: RandomSource) -> Draw:
-    """Everything random of a release of objects with these contributions; nothing else of them goes on."""
+def measure(found: Contributions, design: Design, source: RandomSource) -> Draw:
+    """Draw both rounds for objects with these contributions."""
     exact = first_numbers(found, design)
     drawn = {
         name: exact[name] + what.noise(source, what.size)
@@ -52,7 +54,7 @@ def measured(found: Contributions, design: Design, source: RandomSource) -> Draw
     found = bounded_by(found, plan)
     exact = totals(found, plan)
     exact_cells = {table: cells_of(table, found, design.shape) for table in plan.sparse}
-    del found  # of many objects and zones it is large, and solving takes memory too
+    del found  # frees much memory before the least squares need some
     for name in list(exact):
         total = exact.pop(name)
         drawn[name] = total + plan[name].noise(source, len(total))
@@ -60,7 +62,7 @@ def measured(found: Contributions, design: Design, source: RandomSource) -> Draw
     for table in plan.sparse:
         cells, counts = exact_cells.pop(table)
         likely = known.likely(table)
-        picked = np.union1d(likely, _picked(table, cells, counts, plan, source))
+        picked = np.union1d(likely, _pick_cells(table, cells, counts, plan, source))
         numbers = plan[f"{table}_cells"].noise(source, len(picked))
         _, at, of = np.intersect1d(picked, cells, assume_unique=True, return_indices=True)
         numbers[at] += counts[of]
@@ -70,25 +72,25 @@ def measured(found: Contributions, design: Design, source: RandomSource) -> Draw
 
 
 def first_numbers(found: Contributions, design: Design) -> dict[str, Ints]:
-    """How many objects contribute anything, and the histograms of the first round."""
+    """The exact numbers of the first round: the number of contributing objects, and the histograms."""
     numbers: dict[str, Ints] = {}
-    there = np.zeros(len(found.visits.offsets) - 1, np.bool_)
+    contributes = np.zeros(len(found.visits.offsets) - 1, np.bool_)
     for what in design.counted:
         items: Items = getattr(found, what)
-        there |= items.counts > 0
+        contributes |= items.counts > 0
         one = what.removesuffix("s")
-        numbers[f"{one}_sizes"] = classes_of(items.counts)
+        numbers[f"{one}_sizes"] = size_histogram(items.counts)
         for group, of in groups_of(
             what, items, design.zones, len(design.bins), design.roads
         ).items():
             if (name := f"{one}_{group}") in design.first_round:
-                ratio = RATIO * squares_of(items, of) // np.maximum(items.counts, 1)
-                numbers[name] = classes_of(ratio)
-    return numbers | {"objects": np.array([there.sum()], np.int64)}
+                ratio = RATIO_STEPS * squares_of(items, of) // np.maximum(items.counts, 1)
+                numbers[name] = size_histogram(ratio)
+    return numbers | {"objects": np.array([contributes.sum()], np.int64)}
 
 
 def bounded_by(found: Contributions, plan: Plan) -> Contributions:
-    """For how much the contributions of each object count."""
+    """The contributions with weights that keep the bounds of the plan."""
     bounded, design = {}, plan.design
     for what in plan.bounds:
         items, bounds = getattr(found, what), plan.bounds[what]
@@ -102,26 +104,26 @@ def bounded_by(found: Contributions, plan: Plan) -> Contributions:
 
 
 def totals(found: Contributions, plan: Plan) -> dict[str, Ints]:
-    """The sum over objects of each vector that is measured everywhere."""
+    """The exact sums of all measurements that cover their whole domain, in units of 1 / WHOLE."""
     zones, bins = plan.design.zones, plan.design.shape.bins
     district = zones.district
     visits, trips, stays = found.visits, found.trips, found.stays
-    nowhere = np.zeros_like
+    all_in_one = np.zeros_like
     pair = district[trips.zone].astype(np.int64) * zones.districts + district[trips.to]
     rows: dict[str, tuple[NDArray[Any], Ids]] = {
         "visits_zone": (visits.zone, visits.bin),
         "visits_district": (district[visits.zone], visits.bin),
-        "visits_city": (nowhere(visits.bin), visits.bin),
+        "visits_city": (all_in_one(visits.bin), visits.bin),
         "stays_zone": (stays.zone, stays.bin),
         "stays_district": (district[stays.zone], stays.bin),
-        "stays_city": (nowhere(stays.bin), stays.bin),
-        "flows_city": (nowhere(trips.bin), trips.bin),
+        "stays_city": (all_in_one(stays.bin), stays.bin),
+        "flows_city": (all_in_one(trips.bin), trips.bin),
         "flows_from_district": (district[trips.zone], trips.bin),
         "flows_districts": (pair, trips.bin),
         "flows_from": (trips.zone, trips.bin),
         "flows_to": (trips.to, trips.bin),
         "flows_to_district": (district[trips.to], trips.bin),
-        "trips_city": (nowhere(trips.bin), trips.bin),
+        "trips_city": (all_in_one(trips.bin), trips.bin),
         "trips_class": (trips.size, trips.bin),
     }
     assert trips.size.max(initial=0) < TRIP_CLASSES
@@ -147,7 +149,7 @@ def totals(found: Contributions, plan: Plan) -> dict[str, Ints]:
         for name, (part, bin) in rows.items()
         if name in plan
     }
-    # the same over all bins together
+    # the same without bins, for the measurements over all bins together
     summed |= {
         whole: summed_up(whole, part)
         for name, (part, _) in rows.items()
@@ -163,11 +165,11 @@ def totals(found: Contributions, plan: Plan) -> dict[str, Ints]:
     return summed
 
 
-# Sparse tables: nearly all cells are empty.
+# Sparse tables, in which nearly all cells are empty.
 
 
 def cells_of(table: str, found: Contributions, shape: Shape) -> tuple[Ints, Ints]:
-    """The cells of visits or flows that have any, in order, and how many, in parts of 1 / WHOLE."""
+    """The non-empty cells of visits or flows, ascending, and their sums in units of 1 / WHOLE."""
     items = found.trips if table == "flows" else found.visits
     if table == "flows":
         packed = (items.zone * np.int64(shape.zones) + items.to) * shape.bins + items.bin
@@ -175,7 +177,7 @@ def cells_of(table: str, found: Contributions, shape: Shape) -> tuple[Ints, Ints
         packed = items.cells(shape.bins)
     if not len(packed):
         return packed, packed
-    # sorted with their parts in the last digits: far quicker than np.unique
+    # sorted together with their weights, in the last digits: much faster than np.unique
     packed *= WHOLE + 1
     packed += items.parts
     packed.sort()
@@ -184,17 +186,20 @@ def cells_of(table: str, found: Contributions, shape: Shape) -> tuple[Ints, Ints
     return cells[first], np.add.reduceat(parts, first)
 
 
-def _picked(table: str, cells: Ints, counts: Ints, plan: Plan, source: RandomSource) -> Ints:
-    """The cells whose noisy number reaches the threshold: as if every cell had noise of its own.
+def _pick_cells(table: str, cells: Ints, counts: Ints, plan: Plan, source: RandomSource) -> Ints:
+    """The cells whose noisy number reaches the threshold, ascending.
 
-    An empty cell reaches it if its noise alone does. Those are found without drawing the others: see
-    `Tail`. Position k among the empty cells is the k-th number that is no cell of `cells`.
+    The result has the law of adding noise to every cell. The empty cells that reach the threshold are
+    drawn directly (see `Tail`), by their position among the empty cells: position k is the k-th number
+    that is not in `cells`.
+
+    cells, counts: the non-empty cells, ascending, and their exact sums.
     """
     if (name := f"{table}_picked") not in plan:
         return np.zeros(0, np.int64)
     what, least = plan[name], plan.threshold[table] * WHOLE
     noisy = counts + what.noise(source, len(counts))
     empty = source.exceeding(what.tail(least), plan.design.shape.cells(table) - len(cells))
-    # before the k-th empty cell there are as many others as lie at or below its place
+    # the k-th empty cell is k plus the number of non-empty cells before it
     shift = np.searchsorted(cells - np.arange(len(cells)), empty, side="right")
     return np.union1d(cells[noisy >= least], empty + shift)

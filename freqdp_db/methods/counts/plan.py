@@ -1,7 +1,9 @@
-"""The plan of a release: what is measured, with which bounds and which parts of the budget. Sees no data.
+"""The plan of a release of counts: its measurements, their bounds, and their shares of the budget.
 
-The first round counts objects and, in classes of half an octave, how much they contribute. The bounds of
-the second round follow from these noisy numbers and from public ones.
+A release measures in two rounds. The first round counts objects and makes histograms of how much they
+contribute; a class of these histograms is half an octave wide. The second round measures the tables. Its
+bounds and thresholds are functions of the noisy numbers of the first round and of public numbers, so that
+nothing in this module reads data.
 """
 
 from __future__ import annotations
@@ -29,46 +31,54 @@ from freqdp_db.privacy.accounting import gaussian_cost, sigma2_for
 from freqdp_db.privacy.noise import RandomSource, Tail, privacy_loss, scale_for
 
 SIZE_CLASSES = 40
+"""Classes of a histogram of the first round."""
 SIZE_EDGES = tuple(math.isqrt(2**j - 1) + 1 for j in range(SIZE_CLASSES + 1))
-"""Class j begins with this many: the smallest t with t^2 >= 2^j."""
+"""The smallest number in class j, which is the smallest t with t^2 >= 2^j; half an octave to the next."""
 CLASSES_OF_SIZES = tuple(j for j in range(SIZE_CLASSES) if SIZE_EDGES[j] < SIZE_EDGES[j + 1])
+"""The classes that contain a whole number: the lowest ones are narrower than 1."""
 FIRST_ROUND = Fraction(10, 100)
-_SIZES = 8
-"""How many contributions objects have is measured with so many times the share of the others."""
+"""Share of the budget that the first round gets."""
+_SIZES_WEIGHT = 8
+"""Weight, in the first round, of the histogram of numbers of contributions; all others have 1."""
 MINUTE_STEPS = 8
-"""How long stays are is counted in so many steps at most."""
+"""Durations of stays are measured in whole steps, from 0 to this many."""
 STEP_MIN = LONGEST_STAY_MIN // MINUTE_STEPS
-STRAY_ROWS = 1000
-"""So many cells of a sparse table are shown by chance, on average, where no threshold is given,"""
-_MOST_STRAY_ROWS = 1_000_000
-"""and so many at most where one is."""
-MOST_DENSE = 4_000_000
-"""Larger domains of zones and bins are sparse: zones are measured over all bins together, and single bins
-of them only where something is to be seen."""
-_WIDEST = 2000 * WHOLE
-_FARTHEST = 40
-"""Cells are not picked by their own noisy numbers where the noise is wider, or the threshold that was asked
-for so many times as large: none would be. Their budget is then left over."""
-_STANDS_OUT = 2.5
-_TOGETHER = 3
-_APART = 6
-"""Classes stand out if so many together do, and are at most so many away from others."""
-_OFF = 0.15
-"""What classes give may be off by so much, because they are wide."""
-_HIDDEN = 0.7
-"""So many standard deviations more objects may be in three classes than their noisy numbers say."""
-_BIAS = 0.3
-"""How far a number is off if so much is left out and it is corrected as all others are: in proportion."""
-_MOST_LOST = 0.3
-"""Bounds that leave out more are not taken."""
-_SMOOTH = 0.3
-"""What is left of noise where neighbours in time and space help."""
-_BUSY = 5
-"""Bounds are chosen for cells that hold so many times the mean."""
+"""Minutes in a step."""
+EXPECTED_STRAY_CELLS = 1000
+"""Expected number of empty cells of a sparse table that noise alone lifts above the chosen threshold."""
+_MAX_STRAY_CELLS = 1_000_000
+"""Highest expected number of such cells if the user chose the threshold; it is raised until this holds."""
+MAX_DENSE_CELLS = 4_000_000
+"""With more zones times bins the tables of zones are sparse: zones are measured over all bins together, and
+single bins only in cells that are picked."""
+_MAX_PICKING_DEVIATION = 2000 * WHOLE
+"""Largest standard deviation of the noise with which cells are picked by a threshold. With more noise the
+threshold would exceed any count, so nothing is picked and the share of the budget stays unused."""
+_MAX_THRESHOLD_DEVIATIONS = 40
+"""The same for a threshold that the user chose, in standard deviations of the noise."""
+_SIGNIFICANT_DEVIATIONS = 2.5
+"""Neighbouring classes of a noisy histogram are significant if their sum exceeds this many standard
+deviations of its noise."""
+_CLASSES_IN_WINDOW = 3
+"""Number of neighbouring classes that are tested together."""
+_MAX_CLASS_GAP = 6
+"""Significant classes are at most this many classes apart; those farther away are taken for noise."""
+_CLASS_WIDTH_ERROR = 0.15
+"""Relative error of a total that is computed from classes, which are half an octave wide."""
+_HIDDEN_DEVIATIONS = 0.7
+"""Objects that three neighbouring classes may hold beyond their noisy sum, in standard deviations."""
+_RESIDUAL_BIAS = 0.3
+"""Bias of an estimate that is left after the common correction, as a share of what the bounds leave out."""
+_MAX_LOST_SHARE = 0.3
+"""Largest share of the contributions that bounds may leave out."""
+_SMOOTHED_NOISE_SHARE = 0.3
+"""Share of the noise that remains in estimates after smoothing over time and space."""
+_BUSY_CELL_FACTOR = 5
+"""Bounds are chosen for the error of a cell that holds this many times the mean count."""
 
-# Parts of the budget after the first round.
-_TABLES = {"visits": 46, "flows": 41, "stays": 9, "trips": 4, "roads": 40}
-_PARTS: dict[str, dict[str, int]] = {
+# Weights by which the tables, and then the measurements of a table, share what the first round leaves.
+_TABLE_WEIGHTS = {"visits": 46, "flows": 41, "stays": 9, "trips": 4, "roads": 40}
+_MEASUREMENT_WEIGHTS: dict[str, dict[str, int]] = {
     "visits": {
         "visits_zone": 35, "visits_zone_all": 55, "visits_district": 35, "visits_city": 10,
         "visits_picked": 5, "visits_cells": 15,
@@ -90,65 +100,72 @@ _PARTS: dict[str, dict[str, int]] = {
     },
 }  # fmt: skip
 _DENSE_ONLY = ("visits_zone", "stays_zone", "flows_from", "flows_to")
+"""Measurements that a sparse table does without."""
 _SPARSE_ONLY = ("visits_district", "visits_picked", "visits_cells")
+"""Measurements that only sparse tables have."""
 _ROADS_BY_BIN = ("roads_road", "kmh_road")
-_ROUND = {
+"""Measurements that are left out if there are too many roads."""
+_FIRST_ROUND_HISTOGRAMS = {
     "visits": ("sizes", "bins", "zones"),
     "trips": ("sizes", "bins", "departs", "districts", "reaches"),
     "stays": ("sizes", "bins", "districts"),
     "passages": ("sizes", "cells", "roads", "areas", "districts"),
 }
-"""Histograms of the first round, by what is counted: of numbers, and of how many times as large the sums of
-squares by group are, in steps of 1 / RATIO. With pure accounting those of numbers alone."""
-RATIO = 16
+"""For each kind of contribution, the histograms of the first round. `sizes` is of the numbers n of
+contributions that objects have. The others are of the ratios s / n, in steps of 1 / RATIO_STEPS, where s is
+the sum of squares over the groups of that name (see `groups_of`). Pure accounting needs `sizes` alone."""
+RATIO_STEPS = 16
+"""Ratios are counted in units of 1 / RATIO_STEPS."""
 _RATIO_LOSS = 0.01
-"""What part of all contributions is left out by each bound of sums of squares."""
+"""Share of all contributions that the bound of each ratio may leave out."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """How large the public domain is."""
+    """Size of the public domain."""
 
     zones: int
     districts: int
     bins: int
-    around: bool = False
-    """Whether the last bin is a neighbour of the first."""
+    cyclic: bool = False
+    """Whether the first bin follows the last one, as hours of a day do."""
     roads: int = 0
     road_districts: int = 0
 
     @classmethod
     def of(cls, zones: Zones, bins: Bins, roads: Roads | None = None) -> Shape:
-        around = bins.kind in ("hour-of-day", "hour-of-week", "parts-of-day")
+        cyclic = bins.kind in ("hour-of-day", "hour-of-week", "parts-of-day")
         of_roads = (0, 0) if roads is None else (len(roads), roads.districts)
-        return cls(len(zones), zones.districts, len(bins), around, *of_roads)
+        return cls(len(zones), zones.districts, len(bins), cyclic, *of_roads)
 
     @property
     def sparse(self) -> bool:
-        return self.zones * self.bins > MOST_DENSE
+        """Whether there are too many zones and bins to measure all of them."""
+        return self.zones * self.bins > MAX_DENSE_CELLS
 
     @property
     def few_roads(self) -> bool:
-        """Whether they are measured by bin; otherwise over all bins together."""
-        return self.roads * self.bins <= MOST_DENSE
+        """Whether roads are measured by bin, and not only over all bins together."""
+        return self.roads * self.bins <= MAX_DENSE_CELLS
 
     def cells(self, table: str) -> int:
-        """How many cells the finest level of visits or flows has."""
+        """Number of cells at the finest level of the table `visits` or `flows`."""
         return self.zones * self.bins * (self.zones if table == "flows" else 1)
 
 
 @dataclass(frozen=True)
 class Design:
-    """What is counted and what it may cost: public, and chosen before anything is measured."""
+    """What a release counts and what it may cost. All of it is public and fixed before anything is
+    measured."""
 
     zones: Zones
     bins: Bins
     tables: tuple[str, ...]
     budget: Budget
     threshold: int | None = None
-    """From how many noisy trips on flows between zones are picked; None: chosen by the plan."""
+    """Smallest noisy number with which a flow between zones is picked. None: the plan chooses it."""
     roads: Roads | None = None
-    """Those of the table of roads, if it is wanted."""
+    """The roads of the table `roads`, if it is wanted."""
 
     @cached_property
     def shape(self) -> Shape:
@@ -156,13 +173,13 @@ class Design:
 
     @cached_property
     def digest(self) -> Ints:
-        """Tells the zones and roads from others: a draw says nothing of these."""
-        told = [self.zones.digest(), b"" if self.roads is None else self.roads.digest()]
-        return np.frombuffer(b"".join(told), "<i8").astype(np.int64)
+        """Hash of the zones and roads. It is stored with the draw, which does not contain them."""
+        parts = [self.zones.digest(), b"" if self.roads is None else self.roads.digest()]
+        return np.frombuffer(b"".join(parts), "<i8").astype(np.int64)
 
     @property
     def counted(self) -> list[str]:
-        """What is counted for the tables: visits, trips, stays, passages."""
+        """The kinds of contributions that the tables need: of visits, trips, stays, passages."""
         wanted = {
             "visits": {"visits"}, "trips": {"flows", "trips"}, "stays": {"stays"},
             "passages": {"roads"},
@@ -171,12 +188,12 @@ class Design:
 
     @cached_property
     def first_round(self) -> dict[str, Measurement]:
-        """How many objects there are, and histograms of what they contribute: one moves one entry by 1."""
+        """The measurements of the first round. One object changes one entry of each by 1."""
         pure = self.budget.pure
         weights = {"objects": 1} | {
-            f"{what.removesuffix('s')}_{name}": _SIZES if name == "sizes" else 1
+            f"{what.removesuffix('s')}_{name}": _SIZES_WEIGHT if name == "sizes" else 1
             for what in self.counted
-            for name in _ROUND[what]
+            for name in _FIRST_ROUND_HISTOGRAMS[what]
             if name == "sizes" or not pure
         }
         each = self.budget.whole * FIRST_ROUND / sum(weights.values())
@@ -190,29 +207,33 @@ class Design:
 
 @dataclass(frozen=True)
 class Bounds:
-    """What an object contributes to a table, at most."""
+    """The most that one object contributes to a table: bounds of sums of squares over groups.
+
+    With zCDP the bound of a group is one of the sum, over the groups of that name, of the squared number of
+    contributions in it (see `groups_of`). With pure accounting only `sizes` is used.
+    """
 
     sizes: int
-    """Contributions with pure accounting; else the sum of their squares, each in a group of its own,"""
+    """Number of contributions, which is their sum of squares if each is a group of its own."""
     bins: int = 0
-    """the sum of the squares of how many there are in each bin,"""
+    """Groups are the bins."""
     zones: int = 0
-    """of visits: in each zone,"""
+    """Visits: groups are the zones."""
     departs: int = 0
-    """of trips: in each bin and district where they begin, and where they end,"""
+    """Trips: groups are the pairs of bin and district of the begin, and those of bin and district of the
+    end."""
     districts: int = 0
-    """of trips and stays: in each district where they begin (of trips also where they end); of passages:
-    in each district,"""
+    """Groups are the districts: of a stay or passage, and of the begin and of the end of a trip."""
     reaches: int = 0
-    """of trips: in each class of distance,"""
+    """Trips: groups are the classes of distance."""
     cells: int = 0
-    """of passages: on each road in each bin,"""
+    """Passages: groups are the pairs of road and bin."""
     roads: int = 0
-    """on each road,"""
+    """Passages: groups are the roads."""
     areas: int = 0
-    """in each district in each bin."""
+    """Passages: groups are the pairs of district and bin."""
     lost: float = 0.0
-    """About what part of all is not counted because of them, by the first round: see `part_lost`."""
+    """Estimated share of all contributions that these bounds leave out, from the first round."""
 
     def of(self, group: str) -> int:
         """The bound for a group, as `groups_of` names them."""
@@ -220,34 +241,36 @@ class Bounds:
         return found
 
 
-_LEAST_BOUNDS = Bounds(*[1] * 9)
+_MINIMAL_BOUNDS = Bounds(*[1] * 9)
+"""For kinds of contributions that nobody seems to have."""
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """A vector that is measured, with independent noise on each entry."""
+    """A vector of sums over all objects, measured with independent noise on each entry."""
 
     name: str
     size: int
+    """Number of entries."""
     bound: int
     """The squared L2 norm of an object's vector is at most this; with pure accounting, its L1 norm."""
     amount: Fraction
-    """What it may cost: rho, or epsilon with pure accounting."""
+    """Its share of the budget: rho, or epsilon with pure accounting."""
     pure: bool
 
     @property
     def sigma2(self) -> Fraction:
-        """Variance of the discrete Gaussian noise; costs the amount exactly."""
+        """Variance of the discrete Gaussian noise, which costs exactly `amount`."""
         return sigma2_for(self.bound, self.amount)
 
     @property
     def scale(self) -> float:
-        """Scale of the discrete Laplace noise; costs the amount at most."""
+        """Scale of the discrete Laplace noise, which costs at most `amount`."""
         return scale_for(self.bound, self.amount)
 
     @property
     def deviation(self) -> float:
-        """The standard deviation of the noise."""
+        """Standard deviation of the noise."""
         return math.sqrt(2) * self.scale if self.pure else math.sqrt(self.sigma2)
 
     @property
@@ -257,11 +280,13 @@ class Measurement:
         return gaussian_cost(self.bound, self.sigma2)
 
     def tail(self, least: int) -> Tail:
+        """The event that the noise is at least this large."""
         if self.pure:
             return Tail(least, scale=self.scale)
         return Tail(least, sigma2=self.sigma2)
 
     def noise(self, source: RandomSource, count: int) -> Ints:
+        """Draw this many independent numbers of noise."""
         if self.pure:
             return source.discrete_laplace(self.scale, count)
         return source.discrete_gaussian(self.sigma2, count)
@@ -269,23 +294,23 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Plan:
-    """The second round."""
+    """The measurements of the second round."""
 
     design: Design
     bounds: dict[str, Bounds]
-    """Of visits, trips and stays, and of passages if there are roads."""
+    """By kind: visits, trips, stays, and passages if there are roads."""
     measurements: dict[str, Measurement]
     threshold: dict[str, int]
-    """From which noisy number on a cell of visits or flows is picked."""
+    """For visits and flows, the smallest noisy number with which a cell is picked."""
 
     @property
     def every_measurement(self) -> list[Measurement]:
-        """Those of the first round, too."""
+        """The measurements of both rounds."""
         return [*self.design.first_round.values(), *self.measurements.values()]
 
     @property
     def cost(self) -> Fraction:
-        """What all cost together: rho, or epsilon with pure accounting."""
+        """Cost of all measurements together: rho, or epsilon with pure accounting."""
         return sum((m.cost for m in self.every_measurement), Fraction(0))
 
     def __getitem__(self, name: str) -> Measurement:
@@ -296,29 +321,30 @@ class Plan:
 
     @property
     def sparse(self) -> list[str]:
-        """The tables whose finest level is measured in some cells only."""
+        """Tables whose finest level is measured only in cells that were picked."""
         return [table for table in ("visits", "flows") if f"{table}_cells" in self]
 
 
-_A_DAY = {"visit": 12, "trip": 3, "stay": 4, "passage": 150}
-"""What an object contributes in a day, about, by travel surveys: for plans, before anything is measured."""
+_USUAL_PER_DAY = {"visit": 12, "trip": 3, "stay": 4, "passage": 150}
+"""Usual contributions of an object in a day, from travel surveys. `plan` uses them before anything is
+measured."""
 
 
 def assumed_round(design: Design, objects: int) -> dict[str, Ints]:
-    """The first round of objects that are all alike, each the whole period long."""
+    """A made-up first round: objects that are all alike and contribute every day of the period."""
     found = {"objects": np.array([objects], np.int64)}
     period = design.bins.period
     days = -(-(period.end - period.begin) // DAY_US)
     for name in design.first_round.keys() - found.keys():
         one, _, what = name.partition("_")
-        # contributions of an object meet in the same bin or district now and then
-        number = _A_DAY[one] * days if what == "sizes" else 2 * RATIO
-        found[name] = objects * classes_of(np.array([number]))
+        # an object has, in the mean, two contributions in the same group
+        number = _USUAL_PER_DAY[one] * days if what == "sizes" else 2 * RATIO_STEPS
+        found[name] = objects * size_histogram(np.array([number]))
     return found
 
 
-def classes_of(numbers: Ints) -> Ints:
-    """A histogram of numbers above 0, in half octaves."""
+def size_histogram(numbers: Ints) -> Ints:
+    """Histogram of the numbers above 0, with SIZE_CLASSES classes of half an octave."""
     numbers = numbers[numbers > 0]
     classes = np.searchsorted(np.array(SIZE_EDGES[:-1]), numbers, side="right") - 1
     return np.bincount(np.minimum(classes, SIZE_CLASSES - 1), minlength=SIZE_CLASSES)
@@ -329,58 +355,58 @@ def second_round(design: Design, round_one: Mapping[str, Ints]) -> Plan:
     shape, tables, budget = design.shape, design.tables, design.budget
     shares = _shares(design)
     d, b = shape.districts, shape.bins
-    # bounds are chosen for these: a measurement, its cells, and the group that bounds it
-    chosen_for = {
+    # the bounds of each kind minimize the error of one measurement: its name, its cells, its group
+    optimized_for = {
         "visits": ("visits_zone", shape.zones * b, "sizes"),
         "trips": ("flows_from_district", d * b, "departs"),
         "stays": ("stays_district", d * b, "bins"),
     }
     if design.roads is not None:
-        chosen_for["passages"] = ("roads_road_all", shape.roads, "roads")
+        optimized_for["passages"] = ("roads_road_all", shape.roads, "roads")
     if shape.sparse:
-        chosen_for["visits"] = ("visits_district", d * b, "bins")
+        optimized_for["visits"] = ("visits_district", d * b, "bins")
     if "flows" not in tables:
-        chosen_for["trips"] = ("trips_class", TRIP_CLASSES * b, "bins")
-    bounds = dict.fromkeys(chosen_for, _LEAST_BOUNDS)
+        optimized_for["trips"] = ("trips_class", TRIP_CLASSES * b, "bins")
+    bounds = dict.fromkeys(optimized_for, _MINIMAL_BOUNDS)
     for what in design.counted:
         one = what.removesuffix("s")
         histograms = {
-            name: _cleaned(round_one[full], design.first_round[full].deviation)
-            for name in _ROUND[what]
+            name: _significant_classes(round_one[full], design.first_round[full].deviation)
+            for name in _FIRST_ROUND_HISTOGRAMS[what]
             if (full := f"{one}_{name}") in design.first_round
         }
-        best, cells, group = chosen_for[what]
-        part = float(budget.whole * shares[best])
-        bounds[what] = _bounds(histograms, cells, group, part, pure=budget.pure)
+        measurement, cells, group = optimized_for[what]
+        amount = float(budget.whole * shares[measurement])
+        bounds[what] = _choose_bounds(histograms, cells, group, amount, pure=budget.pure)
     measurements = _measurements(design, bounds)
     thresholds = {"visits": 1, "flows": design.threshold or 1}
     for table, least in thresholds.items():
         if (name := f"{table}_picked") not in measurements:
             continue
-        spread = measurements[name].deviation
-        if spread > _WIDEST or least * WHOLE > _FARTHEST * spread:
+        deviation = measurements[name].deviation
+        too_high = least * WHOLE > _MAX_THRESHOLD_DEVIATIONS * deviation
+        if deviation > _MAX_PICKING_DEVIATION or too_high:
             del measurements[name]
         else:
-            cells, asked = shape.cells(table), table == "flows" and design.threshold
-            fewest = _threshold(
-                measurements[name], cells, _MOST_STRAY_ROWS if asked else STRAY_ROWS
-            )
-            thresholds[table] = max(least, fewest)
+            given = table == "flows" and design.threshold
+            stray = _MAX_STRAY_CELLS if given else EXPECTED_STRAY_CELLS
+            lowest = _lowest_threshold(measurements[name], shape.cells(table), stray)
+            thresholds[table] = max(least, lowest)
     return Plan(design, bounds, measurements, thresholds)
 
 
 def _shares(design: Design) -> dict[str, Fraction]:
-    """The part of the budget of each measurement."""
+    """Share of the whole budget of each measurement of the second round."""
     left_out: tuple[str, ...] = _DENSE_ONLY if design.shape.sparse else _SPARSE_ONLY
     if not design.shape.few_roads:
         left_out += _ROADS_BY_BIN
-    weight = {name: _TABLES[name] for name in design.tables}
+    weight = {name: _TABLE_WEIGHTS[name] for name in design.tables}
     whole = sum(weight.values())
     shares: dict[str, Fraction] = {}
-    for table, parts in _PARTS.items():
+    for table, parts in _MEASUREMENT_WEIGHTS.items():
         if table not in weight:
             continue
-        if table == "trips" and "flows" in weight:  # the city's trips are measured there
+        if table == "trips" and "flows" in weight:  # flows_city measures the same as trips_city
             parts = {"trips_class": 1}
         parts = {name: part for name, part in parts.items() if name not in left_out}
         for name, part in parts.items():
@@ -390,12 +416,12 @@ def _shares(design: Design) -> dict[str, Fraction]:
 
 
 def _measurements(design: Design, bounds: dict[str, Bounds]) -> dict[str, Measurement]:
-    """Each with the bound that those of its table give: see the proof in PRIVACY.md."""
+    """The measurements, with their bounds. PRIVACY.md, section 17, proves the bound of each."""
     shape, budget, shares = design.shape, design.budget, _shares(design)
     z, d, b = shape.zones, shape.districts, shape.bins
     visits, trips, stays = (bounds[what] for what in ("visits", "trips", "stays"))
-    passages, roads, rd = bounds.get("passages", _LEAST_BOUNDS), shape.roads, shape.road_districts
-    # name: entries, whose bounds, and which of them bounds its squared L2 norm
+    passages, roads, rd = bounds.get("passages", _MINIMAL_BOUNDS), shape.roads, shape.road_districts
+    # for each: number of entries, bounds of the kind, and the group that bounds the squared L2 norm
     known = {
         "visits_zone": (z * b, visits, "sizes"),
         "visits_zone_all": (z, visits, "zones"),
@@ -445,121 +471,134 @@ def _measurements(design: Design, bounds: dict[str, Bounds]) -> dict[str, Measur
 
 
 def _largest_item(measurement: str) -> int:
-    """What one contribution adds to a measurement at most."""
+    """The largest number that one contribution adds to an entry."""
     if measurement == "stays_minutes":
         return MINUTE_STEPS
     return FASTEST_KMH if measurement.startswith("kmh_") else 1
 
 
-def _cleaned(histogram: Ints, noise: float) -> list[float]:
-    """The classes that stand out of the noise, and what lies between them; zeros elsewhere.
+def _significant_classes(histogram: Ints, noise: float) -> list[float]:
+    """The histogram from its first to its last significant class, not below 0; zeros elsewhere.
 
-    Begins with the neighbours that hold most, and goes on in both directions to the next ones, not far off,
-    that stand out together.
+    The search begins with the window of classes that holds most. It goes on in both directions to the next
+    significant window, as long as that is at most `_MAX_CLASS_GAP` classes away.
     """
     values = [float(n) for n in histogram]
 
-    def stands(first: int) -> bool:
-        window = values[first : first + _TOGETHER]
-        return sum(window) > _STANDS_OUT * noise * math.sqrt(len(window))
+    def is_significant(first: int) -> bool:
+        window = values[first : first + _CLASSES_IN_WINDOW]
+        return sum(window) > _SIGNIFICANT_DEVIATIONS * noise * math.sqrt(len(window))
 
-    last = SIZE_CLASSES - _TOGETHER
-    first = end = max(range(last + 1), key=lambda j: sum(values[j : j + _TOGETHER]))
-    if not stands(first):
+    top = SIZE_CLASSES - _CLASSES_IN_WINDOW
+    first = last = max(range(top + 1), key=lambda j: sum(values[j : j + _CLASSES_IN_WINDOW]))
+    if not is_significant(first):
         return [0.0] * SIZE_CLASSES
-    while further := [j for j in range(end + 1, min(end + _APART, last) + 1) if stands(j)]:
-        end = further[-1]
-    while before := [j for j in range(max(first - _APART, 0), first) if stands(j)]:
+    while after := [
+        j for j in range(last + 1, min(last + _MAX_CLASS_GAP, top) + 1) if is_significant(j)
+    ]:
+        last = after[-1]
+    while before := [j for j in range(max(first - _MAX_CLASS_GAP, 0), first) if is_significant(j)]:
         first = before[0]
     return [
-        max(value, 0.0) if first <= j < end + _TOGETHER else 0.0 for j, value in enumerate(values)
+        max(value, 0.0) if first <= j < last + _CLASSES_IN_WINDOW else 0.0
+        for j, value in enumerate(values)
     ]
 
 
-def _bounds(
-    histograms: dict[str, list[float]], cells: int, group: str, part: float, *, pure: bool
+def _choose_bounds(
+    histograms: dict[str, list[float]], cells: int, group: str, amount: float, *, pure: bool
 ) -> Bounds:
-    """The bounds of a table: more is more noise, less leaves out more.
+    """The bounds of one kind of contribution.
 
-    The sum of squares of what both do to a busy cell of one measurement is least. cells, part: how many
-    that has, and its part of the budget; group: what bounds it.
+    Higher bounds mean more noise, lower bounds leave out more. The bounds returned minimize the sum of
+    both squared errors in a busy cell of one measurement.
+
+    cells, amount: number of cells of that measurement, and its share of the budget. group: the group that
+    bounds it.
     """
     sizes = histograms.pop("sizes")
-    total = _counted(sizes, math.inf)
+    total = _sum_of_counted(sizes, math.inf)
     if total <= 0:
-        return _LEAST_BOUNDS
-    times, kept = {"sizes": Fraction(1)}, 1.0
+        return _MINIMAL_BOUNDS
+    ratios, kept = {"sizes": Fraction(1)}, 1.0
     for name, histogram in histograms.items():
-        ratio, loss = _ratio(histogram)
-        times[name], kept = Fraction(ratio, RATIO), kept * (1 - loss)
+        ratio, loss = _choose_ratio(histogram)
+        ratios[name], kept = Fraction(ratio, RATIO_STEPS), kept * (1 - loss)
     found = []
     for j in CLASSES_OF_SIZES:
         most = SIZE_EDGES[j + 1] - 1
-        lost = 1 - kept * _counted(sizes, most, pure=pure) / total
-        if lost > _MOST_LOST:
+        lost = 1 - kept * _sum_of_counted(sizes, most, pure=pure) / total
+        if lost > _MAX_LOST_SHARE:
             continue
-        bound = float(most * times["sizes" if pure else group])
-        noise = math.sqrt(2) * bound / part if pure else math.sqrt(bound / (2 * part))
-        busy = _BUSY * total * (1 - lost) / cells
-        found.append(((_BIAS * lost) ** 2 + (_SMOOTH * noise / busy) ** 2, most, lost))
+        bound = float(most * ratios["sizes" if pure else group])
+        noise = math.sqrt(2) * bound / amount if pure else math.sqrt(bound / (2 * amount))
+        busy = _BUSY_CELL_FACTOR * total * (1 - lost) / cells
+        error2 = (_RESIDUAL_BIAS * lost) ** 2 + (_SMOOTHED_NOISE_SHARE * noise / busy) ** 2
+        found.append((error2, most, lost))
     _, most, lost = min(found)
-    return Bounds(**{name: math.ceil(most * ratio) for name, ratio in times.items()}, lost=lost)
+    return Bounds(**{name: math.ceil(most * ratio) for name, ratio in ratios.items()}, lost=lost)
 
 
-def _counted(sizes: list[float], most: float, *, pure: bool = False) -> float:
-    """About how much is counted: of an object with f times as many, 1 / sqrt(f); pure: 1 / f."""
+def _sum_of_counted(sizes: list[float], most: float, *, pure: bool = False) -> float:
+    """Sum of the weights of all contributions, by a histogram of their numbers, under the bound `most`.
+
+    An object with f times the bound counts with weight 1 / sqrt(f), with pure accounting 1 / f.
+    """
     found = 0.0
     for j in CLASSES_OF_SIZES:
         first, end = SIZE_EDGES[j], SIZE_EDGES[j + 1]
         for number in (first, (first + end - 1) / 2, end - 1):
-            over = max(number / most, 1.0)
-            part = math.floor(WHOLE / (over if pure else math.sqrt(over)))
-            found += sizes[j] * number * part / (3 * WHOLE)
+            excess = max(number / most, 1.0)
+            weight = math.floor(WHOLE / (excess if pure else math.sqrt(excess)))
+            found += sizes[j] * number * weight / (3 * WHOLE)
     return found
 
 
-def part_lost(
-    noisy: Ints, what: Measurement, bounds: Bounds, counted: float, variance: float
+def estimate_lost_share(
+    noisy: Ints, histogram: Measurement, bounds: Bounds, counted: float, variance: float
 ) -> float:
-    """What part of all the bounds leave out, by how much was counted within them.
+    """Estimate the share of all contributions that the bounds leave out.
 
-    A few objects with very many contributions do not stand out in a histogram of objects, but what is
-    counted is then more than its classes give. The rest is taken for that of objects of the least class
-    above them in which so many would not stand out.
+    A few objects with very many contributions are hidden by the noise of the histogram, but then more is
+    counted than its significant classes explain. That surplus is attributed to objects of the lowest higher
+    class in which the noise could hide them.
 
-    noisy, what: the histogram of sizes. counted, variance: the sum over all bins of what was counted, and
-    that of its noise.
+    noisy, histogram: the noisy numbers of the histogram `sizes`, and its measurement. counted, variance:
+    the noisy sum of what was counted in all bins, and the variance of its noise.
     """
-    noise, pure = what.deviation, what.pure
-    sizes = _cleaned(noisy, noise)
-    total = _counted(sizes, math.inf)
-    seen = [j for j in CLASSES_OF_SIZES if sizes[j] > 0]
-    if not seen:
+    noise, pure = histogram.deviation, histogram.pure
+    sizes = _significant_classes(noisy, noise)
+    total = _sum_of_counted(sizes, math.inf)
+    significant = [j for j in CLASSES_OF_SIZES if sizes[j] > 0]
+    if not significant:
         return bounds.lost
 
-    def one(j: int) -> tuple[float, float]:
-        """What an object of a class has, and how much of it is counted."""
+    def object_of_class(j: int) -> tuple[float, float]:
+        """Contributions of an object of class j, and the sum of their weights within the bounds."""
         alone = [float(k == j) for k in range(SIZE_CLASSES)]
-        return _counted(alone, math.inf), _counted(alone, bounds.sizes, pure=pure)
+        return _sum_of_counted(alone, math.inf), _sum_of_counted(alone, bounds.sizes, pure=pure)
 
-    expected = (1 - bounds.lost) * total
-    spread = variance + noise**2 * sum(one(j)[1] ** 2 for j in seen)
-    beyond = counted - expected
-    if beyond > math.sqrt(spread) + _OFF * expected:
-        for j in (j for j in CLASSES_OF_SIZES if j > seen[-1]):
-            has, counts = one(j)
-            there = float(noisy[j - 1 : j + 2].sum()) + _HIDDEN * noise * math.sqrt(3)
-            if counts > 0 and beyond / counts <= there:
-                total += beyond / counts * has
-                return 1 - (expected + beyond) / total
+    explained = (1 - bounds.lost) * total
+    explained_variance = variance + noise**2 * sum(object_of_class(j)[1] ** 2 for j in significant)
+    surplus = counted - explained
+    if surplus > math.sqrt(explained_variance) + _CLASS_WIDTH_ERROR * explained:
+        for j in (j for j in CLASSES_OF_SIZES if j > significant[-1]):
+            contributes, counts = object_of_class(j)
+            could_be = float(noisy[j - 1 : j + 2].sum()) + _HIDDEN_DEVIATIONS * noise * math.sqrt(3)
+            if counts > 0 and surplus / counts <= could_be:
+                total += surplus / counts * contributes
+                return 1 - (explained + surplus) / total
     return bounds.lost
 
 
-def _ratio(histogram: list[float]) -> tuple[int, float]:
-    """The least bound of a ratio that leaves out little, and what part: all objects count alike."""
+def _choose_ratio(histogram: list[float]) -> tuple[int, float]:
+    """The lowest bound of a ratio that leaves out at most `_RATIO_LOSS`, and the share that it leaves out.
+
+    Objects are taken to have equally many contributions, whatever their ratio.
+    """
     total = sum(histogram)
     if total <= 0:
-        return RATIO, 0.0
+        return RATIO_STEPS, 0.0
     for j in CLASSES_OF_SIZES:
         ratio = SIZE_EDGES[j + 1] - 1
         left = sum(
@@ -572,36 +611,37 @@ def _ratio(histogram: list[float]) -> tuple[int, float]:
     return ratio, max(lost, 0.0)
 
 
-def _threshold(picked: Measurement, cells: int, stray: int) -> int:
-    """The least whole number that so few empty cells reach: `stray` of them are expected to."""
+def _lowest_threshold(picked: Measurement, cells: int, stray: int) -> int:
+    """The lowest whole number that noise alone is expected to reach in at most `stray` of the cells."""
     low, high = 1, max(2, math.ceil(40 * picked.deviation / WHOLE))
     while low < high:
         middle = (low + high) // 2
-        if _about(picked, middle * WHOLE) * cells <= stray:
+        if _tail_probability(picked, middle * WHOLE) * cells <= stray:
             high = middle
         else:
             low = middle + 1
     return low
 
 
-def _about(picked: Measurement, least: int) -> float:
-    """The probability that noise reaches a number, as a float: good enough to choose by."""
+def _tail_probability(picked: Measurement, least: int) -> float:
+    """Approximate probability that the noise is at least `least`. Only for choosing a threshold."""
     if picked.pure:
         return math.exp(-least / picked.scale) / (1 + math.exp(-1 / picked.scale))
     return math.erfc((least - 0.5) / (math.sqrt(2) * picked.deviation)) / 2
 
 
-# What is drawn and committed. Holds no data.
+# What is drawn and committed: noisy numbers only.
 
 
 @dataclass(frozen=True)
 class Draw:
-    """Noisy numbers, by the names of the measurements; empty: not asked for.
+    """Noisy numbers by the name of their measurement; empty where it was not asked for.
 
-    Those of the first round count objects, all others parts of 1 / WHOLE."""
+    Numbers of the first round are in objects; all others are sums of weights, in units of 1 / WHOLE.
+    """
 
     design: Ints
-    """The digest of the zones and roads that they are of."""
+    """`Design.digest`: the zones and roads that were counted."""
     objects: Ints
     visit_sizes: Ints
     visit_bins: Ints
@@ -624,11 +664,11 @@ class Draw:
     visits_district: Ints
     visits_city: Ints
     visits_picked: Ints
-    """Cells that are shown of a sparse table of visits: zone * bins + bin, in order."""
+    """Cells of a sparse table of visits that are published: zone * bins + bin, ascending."""
     visits_likely: Ints
-    """Those of them that were picked by the coarser levels, not by a noisy number of their own."""
+    """The published cells that coarser levels suggested, instead of a noisy number of their own."""
     visits_cells: Ints
-    """Of each of them, its noisy number: independent of the noise that it was picked by."""
+    """The noisy number of each published cell, independent of the noise by which it was picked."""
     stays_zone: Ints
     stays_district: Ints
     stays_city: Ints
@@ -648,7 +688,7 @@ class Draw:
     flows_to_all: Ints
     flows_to_district_all: Ints
     flows_picked: Ints
-    """The same of flows between zones: (origin * zones + destination) * bins + bin."""
+    """The same for flows between zones: (origin * zones + destination) * bins + bin."""
     flows_likely: Ints
     flows_cells: Ints
     trips_city: Ints
@@ -658,18 +698,21 @@ class Draw:
     roads_district: Ints
     roads_district_all: Ints
     kmh_road: Ints
-    """Sums of speeds in km/h; as all others, in parts of 1 / WHOLE."""
+    """Sums of weight times speed in km/h, in units of 1 / WHOLE."""
     kmh_road_all: Ints
     kmh_district: Ints
     kmh_district_all: Ints
 
     def __len__(self) -> int:
-        """How many noisy numbers."""
+        """Number of noisy numbers."""
         return sum(len(getattr(self, f.name)) for f in fields(self)) - len(self.design)
 
 
 def plan_of(draw: Draw, design: Design) -> Plan:
-    """The plan that the first round of a draw leads to; raises VerificationFailed for other zones."""
+    """The plan that follows from the first round of a draw.
+
+    Raises VerificationFailed if the zones or roads of the design are not those of the draw.
+    """
     if not np.array_equal(draw.design, design.digest):
         raise VerificationFailed(
             "the zones or roads are not those that the counts were made of",

@@ -1,10 +1,10 @@
-"""Which polygon holds a place: exact, by a raster that leaves few edges to look at.
+"""Point-in-polygon assignment for many polygons, with a raster as the index.
 
-A zone's edges are those of all its rings; a place is inside if a ray to the east crosses an odd number
-of them. Edges go from their lower end to their upper one, so that two zones with a common edge compute
-the same crossing, and a place on it belongs to exactly one of them.
+A place is inside a zone if a ray to the east crosses an odd number of the zone's edges; these are the edges
+of all its rings. Every edge is stored from its lower to its upper end. Two zones with a common edge thus
+compute the same crossing, and a place on the edge belongs to exactly one of them.
 
-The raster has, for each of its cells, the zones that cover it wholly or have an edge in it.
+Each cell of the raster lists the zones that cover it or have an edge in it, so that few edges are tested.
 """
 
 from __future__ import annotations
@@ -18,28 +18,30 @@ from freqdp_db.engines.ranges import join, map_each
 from freqdp_db.model.arrays import Flags, Ids, Ints, Metres, offsets_of
 
 _CELLS = 1024
-"""Along each side of the raster."""
-_HAIR = 1e-6
-"""Of a cell: rounding moves no edge by more."""
+"""Cells along each side of the raster."""
+_ROUNDING = 1e-6
+"""Bound of all rounding errors, in sides of a cell."""
 
 
 @dataclass(frozen=True, eq=False)
 class Polygons:
-    """Polygons and the raster over them; made by `index_polygons`."""
+    """Polygons with their raster, as `index_polygons` makes them."""
 
     offsets: Ints
     """Zone z has the edges offsets[z] to offsets[z + 1] - 1."""
     edges: Metres
-    """Rows of x, y of the lower end, then of the upper end."""
+    """[edge]: x, y of the lower end, x, y of the upper end."""
     frame: Metres
-    """x and y of the raster's corner, width and height of a cell."""
+    """x, y of the south-western corner of the raster, width and height of a cell."""
     cell_offsets: Ints
-    """Cell c has the candidates cell_offsets[c] to cell_offsets[c + 1] - 1, by zone."""
+    """Cell c has the candidates cell_offsets[c] to cell_offsets[c + 1] - 1, ascending by zone."""
     candidate: Ids
+    """Zone of each candidate."""
     covers: Flags
-    """Whether the zone covers all of the cell."""
+    """Whether the zone covers the whole cell."""
 
     def locate(self, x: Metres, y: Metres) -> Ids:
+        """The zone of each place; -1: none."""
         parts = map_each(
             _locate, len(x), x, y, self.offsets, self.edges, self.frame,
             self.cell_offsets, self.candidate, self.covers,
@@ -48,7 +50,10 @@ class Polygons:
 
 
 def index_polygons(zone: Ints, ring: Ints, x: Metres, y: Metres, zones: int) -> Polygons:
-    """Of the corners of closed rings, in the order of zones and rings. Ring numbers are of all zones."""
+    """Index polygons, given as the corners of closed rings in the order of zones and rings.
+
+    zone, ring: of each corner; rings are numbered across all zones.
+    """
     first = np.flatnonzero(ring[1:] == ring[:-1])
     last = first + 1
     swapped = y[first] > y[last]
@@ -56,10 +61,10 @@ def index_polygons(zone: Ints, ring: Ints, x: Metres, y: Metres, zones: int) -> 
     edges = np.stack([x[low], y[low], x[high], y[high]], axis=1)
     offsets = offsets_of(zone[first], zones)
     corner = np.array([x.min(), y.min()])
-    size = np.maximum(np.array([x.max(), y.max()]) - corner, 1.0) / _CELLS * (1 + _HAIR)
+    size = np.maximum(np.array([x.max(), y.max()]) - corner, 1.0) / _CELLS * (1 + _ROUNDING)
     frame = np.concatenate([corner, size])
     parts = map_each(_cells, zones, offsets, edges, frame)
-    # by cell, zone and whether it is covered: an edge in it counts
+    # a pair of cell and zone that has an edge sorts before the same pair as covered, and is kept
     found = np.unique(join(parts))
     kept = np.ones(len(found), np.bool_)
     kept[1:] = np.diff(found >> 1) != 0
@@ -77,7 +82,7 @@ def index_polygons(zone: Ints, ring: Ints, x: Metres, y: Metres, zones: int) -> 
 
 @njit(nogil=True, cache=True)
 def _cells(first, last, offsets, edges, frame):  # type: ignore[no-untyped-def]
-    """Pairs of cell and zone as one number each: (cell * zones + zone) * 2 + covered."""
+    """The candidates of zones `first` to `last` - 1, as (cell * zones + zone) * 2 + covered."""
     zones = len(offsets) - 1
     found = [0]
     found.clear()
@@ -94,16 +99,18 @@ def _cells(first, last, offsets, edges, frame):  # type: ignore[no-untyped-def]
             ax, ay, bx, by = edges[i]
             level = ay == by
             slope = 0.0 if level else (bx - ax) / (by - ay)
-            bottom = max(int(np.floor((ay - frame[1]) / frame[3] - _HAIR)), 0)
-            top = min(int(np.floor((by - frame[1]) / frame[3] + _HAIR)), _CELLS - 1)
+            bottom = max(int(np.floor((ay - frame[1]) / frame[3] - _ROUNDING)), 0)
+            top = min(int(np.floor((by - frame[1]) / frame[3] + _ROUNDING)), _CELLS - 1)
             low, high = min(low, bottom), max(high, top)
             for row in range(bottom, top + 1):
                 y0 = min(max(frame[1] + row * frame[3], ay), by)
                 y1 = min(max(frame[1] + (row + 1) * frame[3], ay), by)
                 x0 = ax + (y0 - ay) * slope
                 x1 = bx if level else ax + (y1 - ay) * slope
-                west = max(int(np.floor((min(x0, x1) - frame[0]) / frame[2] - _HAIR)), 0)
-                east = min(int(np.floor((max(x0, x1) - frame[0]) / frame[2] + _HAIR)), _CELLS - 1)
+                west = max(int(np.floor((min(x0, x1) - frame[0]) / frame[2] - _ROUNDING)), 0)
+                east = min(
+                    int(np.floor((max(x0, x1) - frame[0]) / frame[2] + _ROUNDING)), _CELLS - 1
+                )
                 for column in range(west, east + 1):
                     found.append(((row * _CELLS + column) * zones + zone) * 2)
         for row in range(low, high + 1):
@@ -125,6 +132,7 @@ def _cells(first, last, offsets, edges, frame):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _locate(first, last, x, y, offsets, edges, frame, cell_offsets, candidate, covers):  # type: ignore[no-untyped-def]
+    """The zone of places `first` to `last` - 1; -1: none."""
     found = np.full(last - first, -1, np.int32)
     for p in range(first, last):
         column = np.floor((x[p] - frame[0]) / frame[2])

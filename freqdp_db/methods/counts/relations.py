@@ -14,7 +14,7 @@ Rows = Iterator[Mapping[str, Any]]
 
 def _rows_of(table: str) -> Callable[[WorkingSet, StepContext], Rows]:
     def rows(state: WorkingSet, world: StepContext) -> Rows:
-        made: Any = state.made
+        made: Any = state.tables
         yield made.table(table)
 
     return rows
@@ -25,13 +25,13 @@ def _zone_rows(state: WorkingSet, world: StepContext) -> Rows:
 
 
 def _road_rows(state: WorkingSet, world: StepContext) -> Rows:
-    assert world.shown is not None, "rows are of a release"
+    assert world.coordinates is not None, "rows are of a release"
     roads = roads_in(world.inputs["roads"], world.inputs["zones"])
-    yield from roads.rows(world.shown, world.build.source_srid)
+    yield from roads.rows(world.coordinates, world.build.source_srid)
 
 
 def _bin_rows(state: WorkingSet, world: StepContext) -> Rows:
-    made: Any = state.made
+    made: Any = state.tables
     yield from made.bins_in(world.build.timezone).rows()
 
 

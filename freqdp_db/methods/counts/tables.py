@@ -1,4 +1,4 @@
-"""The tables of a release: functions of the draw and of public inputs alone."""
+"""The published tables, computed from the draw and from public inputs alone."""
 
 from __future__ import annotations
 
@@ -42,25 +42,26 @@ from freqdp_db.methods.counts.plan import (
     Draw,
     Plan,
     Shape,
-    part_lost,
+    estimate_lost_share,
 )
 from freqdp_db.methods.counts.zones import BIN_KINDS, Bins, Geography, Roads, Zones
 from freqdp_db.methods.synthesis.public import Period
 from freqdp_db.model.arrays import Ids, Ints
 
 LIKELY = 0.5
-"""Cells of sparse tables are shown if so many are expected there, or more,"""
+"""Coarser levels suggest a cell of a sparse table if they expect at least this number in it."""
 FEWEST_LIKELY = 5000
 LIKELY_TIMES = 5
-"""and if they are among so many that are expected to be largest, or so many times the objects."""
+"""At most FEWEST_LIKELY cells are suggested, or LIKELY_TIMES the noisy number of objects if that is
+more."""
 _TOP = "city"
-_SURE = 2.0
-"""A mean is of at least so many standard deviations of the number it is the mean of."""
+_MIN_DEVIATIONS_OF_MEAN = 2.0
+"""A mean is published if its denominator exceeds this many standard deviations of its noise."""
 
 
 @dataclass(frozen=True)
-class Made:
-    """What is published: the columns of all tables, each in the order of its key."""
+class CountTables:
+    """The columns of all published tables, each table in the order of its key. Empty: not asked for."""
 
     visits_zone: Ids
     visits_bin: Ids
@@ -96,21 +97,21 @@ class Made:
     roads_mean_kmh: NDArray[np.float64]
     roads_mean_margin: NDArray[np.float64]
     summary: NDArray[np.float64]
-    """As SUMMARY of `options` names it."""
+    """One number for each name in `options.SUMMARY`."""
     bins: Ints
-    """Which kind of bins, and the period that they are of."""
+    """Kind of bins (its position in BIN_KINDS), begin and end of the period."""
 
     def __len__(self) -> int:
-        """How many rows of counts."""
+        """Number of rows of all tables of counts."""
         return sum(len(getattr(self, f.name)) for f in fields(self) if f.name.endswith("_bin"))
 
     def bins_in(self, timezone: str) -> Bins:
-        """The time bins of its rows."""
+        """The time bins of the tables."""
         kind, begin, end = self.bins.tolist()
         return Bins(BIN_KINDS[kind], Period(begin, end), timezone)
 
     def table(self, name: str) -> dict[str, NDArray[Any]]:
-        """The columns of one table, by their names."""
+        """The columns of one table, by name."""
         own = f"{name}_"
         return {
             f.name.removeprefix(own): getattr(self, f.name)
@@ -119,43 +120,44 @@ class Made:
         }
 
 
-_EMPTY: dict[str, type] = {"Ints": np.int64, "Ids": np.int32}
+_DTYPE_OF_EMPTY: dict[str, type] = {"Ints": np.int64, "Ids": np.int32}
 Columns = dict[str, NDArray[Any]]
 
 
 @dataclass(frozen=True)
 class Solved:
-    """A tree of levels with its values and estimates."""
+    """A tree of levels with its values and estimates. The dictionaries are by level."""
 
     all_bins_only: dict[str, bool]
-    """Whether only sums over all bins are known of a level."""
+    """Whether a level has only sums over all bins."""
     fits: dict[str, Fit]
     values: dict[str, Ints]
     smooth: dict[str, Table]
-    """Estimates of what is counted."""
+    """Estimates of the bounded counts, not rounded."""
     estimates: dict[str, Ints]
-    """In tenths, corrected for what the bounds leave out."""
+    """Estimates in units of 1 / TENTHS, corrected for what the bounds leave out."""
     lost: float
-    """About what part that is."""
+    """Estimated share that the bounds leave out."""
 
     @property
     def correction(self) -> float:
-        """By which estimates are multiplied, so that they are of all that there is."""
+        """Factor by which estimates are corrected for what the bounds leave out."""
         return 1 / (1 - self.lost)
 
 
 def solved(
     levels: dict[str, Level], fits: dict[str, Fit], of: Geography, shape: Shape, lost: float
 ) -> Solved:
+    """Round the values of a tree, and shrink and round its estimates, from the top down."""
     near = _neighbours(of)
-    # levels are not kept: how they expect their parts holds on to all that was solved before
+    # the levels themselves are not kept: their functions `like` refer to the trees solved before
     all_bins_only = {name: level.all_bins_only for name, level in levels.items()}
     found = Solved(all_bins_only, {}, {}, {}, {}, lost)
     for name, level in levels.items():
         fit, parent = fits[name], level.parent
         value_above = estimate_above = None
         if level.above is None:
-            course = smoothed_over_bins(fit.value, fit.variance, around=shape.around)
+            course = smoothed_over_bins(fit.value, fit.variance, cyclic=shape.cyclic)
             smooth = np.maximum(course, 0.0)
         else:
             like = None if level.like is None else level.like(found.smooth)
@@ -174,7 +176,7 @@ def solved(
 
 @lru_cache(maxsize=2)
 def _neighbours(of: Geography) -> dict[str, Near]:
-    """By the names of levels."""
+    """The neighbours of zones or roads, and of districts, by level."""
     of_finest = Near.of(of.x, of.y)
     of_districts = Near.of(*of.district_centres())
     return {
@@ -189,13 +191,13 @@ def _all_bins(table: NDArray[Any]) -> NDArray[Any]:
 
 
 def _with_all_bins(table: NDArray[Any]) -> NDArray[Any]:
-    """First the sum over all bins, then each bin."""
+    """The table with the sums over all bins as the first column."""
     return np.concatenate([_all_bins(table), table], axis=1)
 
 
 @dataclass(frozen=True)
 class Solutions:
-    """What the noisy numbers say of each table; each tree is solved when it is first asked for."""
+    """The solved trees of a draw, and the rows of the tables. A tree is solved when it is first used."""
 
     drawn: Mapping[str, Ints]
     plan: Plan
@@ -218,11 +220,12 @@ class Solutions:
         return self.zones.district.astype(np.int64)
 
     def variance(self, name: str) -> float:
-        """Of the noise on a count."""
+        """Variance of the noise of a measurement, in contributions."""
         return (self.plan[name].deviation / WHOLE) ** 2
 
     def _level(self, name: str, above: str | None, parent: Ints) -> Level:
-        """A level that is measured by bin, over all bins together, or both, or stands between such."""
+        """The level of this name with its measurements by bin and over all bins, as far as the plan has
+        them."""
         level = Level(above, parent)
         if name in self.plan:
             noisy = self.drawn[name].reshape(-1, self.plan.design.shape.bins) / WHOLE
@@ -233,17 +236,17 @@ class Solutions:
         return level
 
     def _solved(self, what: str, levels: dict[str, Level], of: Geography) -> Solved:
-        """Of visits, stays, trips or passages."""
+        """The solved tree of a kind of contribution: visits, stays, trips or passages."""
         fits, design = least_squares(levels), self.plan.design
         name, city = f"{what.removesuffix('s')}_sizes", fits[_TOP]
-        lost = part_lost(
+        lost = estimate_lost_share(
             self.drawn[name], design.first_round[name], self.plan.bounds[what],
             float(city.value.sum()), float(city.total_variance[0, 0]),
         )  # fmt: skip
         return solved(levels, fits, of, design.shape, lost)
 
     def _areas(self, table: str, of: Geography) -> dict[str, Level]:
-        """The city, its districts and their zones or roads."""
+        """Levels of a table by area: the city, its districts, and their zones or roads."""
         parents = {
             _TOP: (None, np.zeros(1, np.int64)),
             "district": (_TOP, np.zeros(of.districts, np.int64)),
@@ -265,7 +268,7 @@ class Solutions:
 
     @cached_property
     def trips(self) -> Solved:
-        """Trips of the city: by where they begin, between districts, by where they end, and by class."""
+        """The tree of trips: by origin, between districts, by destination, and by class."""
         drawn, count = self.drawn, self.zones.districts
         every = np.zeros(count, np.int64)
         top = "flows_city" if "flows_city" in self.plan else "trips_city"
@@ -273,11 +276,11 @@ class Solutions:
         if "flows" in self.plan.design.tables:
             far, away = drawn["flows_distance"] / WHOLE, self.zones.distance_classes()
             pair = np.repeat(np.arange(count), count)
-            # name: the level above, parents, and in proportion to what it is expected
+            # for each level: the level above, the parents, and what its shares are expected to be like
             parts: dict[str, tuple[str, Ints, Callable[[Mapping[str, Table]], Table] | None]] = {
                 "from_district": (_TOP, every, self._like_visits("district")),
                 "from": ("from_district", self.district, self._like_visits("zone")),
-                # who departs somewhere has arrived there
+                # trips end where others begin
                 "to_district": (_TOP, every, lambda smooth: _all_bins(smooth["from_district"])),
                 "to": ("to_district", self.district, lambda smooth: _all_bins(smooth["from"])),
                 "districts": (
@@ -294,13 +297,13 @@ class Solutions:
         return self._solved("trips", levels, self.zones)
 
     def _like_visits(self, level: str) -> Callable[[Mapping[str, Table]], Table] | None:
-        """Departures are expected in proportion to visits, if there are any."""
+        """Departures are expected in proportion to visits. None if visits are not counted."""
         if "visits" not in self.plan.design.tables:
             return None
         return lambda smooth: _all_bins(self.visits.smooth[level])
 
     def prior(self, table: str) -> PairPrior | CellPrior:
-        """What the cells of a sparse table are expected to be, by the coarser levels."""
+        """The expected numbers of the cells of a sparse table, by the coarser levels."""
         if table == "visits":
             smooth = self.visits.smooth
             return CellPrior.of(self.district, smooth["zone"], smooth["district"])
@@ -309,14 +312,15 @@ class Solutions:
         return PairPrior.of(self.district, self.zones.districts, *parts)
 
     def likely(self, table: str) -> Ints:
-        """Cells of a sparse table that are worth a look, by the noisy numbers of the coarser levels."""
+        """Cells of a sparse table that the coarser levels suggest, ascending."""
         most = max(FEWEST_LIKELY, LIKELY_TIMES * int(self.drawn["objects"][0]))
         return self.prior(table).likely(LIKELY, most)
 
     # Rows of the tables.
 
     def numbers(self, found: Solved, name: str) -> Columns:
-        """bin, value, margin, estimate and shown_from of a level, with all bins together first."""
+        """The columns bin, value, margin, estimate and shown_from of a level; bin 0 is all bins
+        together."""
         value, estimate, fit = found.values[name], found.estimates[name], found.fits[name]
         margin = total_margins(fit, pure=self.pure)
         if not found.all_bins_only[name]:
@@ -367,7 +371,8 @@ class Solutions:
         return _in_order([*rows, between | cells], "origin", "destination", "bin")
 
     def cell_rows(self, table: str) -> tuple[Ints, Columns]:
-        """The cells of a sparse table that are shown: where they are, and the other columns."""
+        """The published cells of a sparse table: their places (zone, or pair of zones) and the other
+        columns."""
         plan, drawn = self.plan, self.drawn
         picked, noisy = drawn[f"{table}_picked"], drawn[f"{table}_cells"] / WHOLE
         variance = self.variance(f"{table}_cells")
@@ -387,7 +392,7 @@ class Solutions:
         }
 
     def cell_margin(self, table: str) -> float:
-        """Of each cell of a sparse table."""
+        """Margin of each cell of a sparse table."""
         return round(margin_of(self.variance(f"{table}_cells"), pure=self.pure), 1)
 
     def trip_rows(self) -> Columns:
@@ -396,14 +401,15 @@ class Solutions:
         return _stacked([_rows(numbers, length_class=length + 1, duration_class=duration + 1)])
 
     def stay_rows(self) -> Columns:
-        """With mean minutes by district and bin, and of sums of these; zones have their district's."""
+        """Rows of stays. Mean durations are known by district and bin; zones show those of their
+        district."""
         bins = self.plan.design.shape.bins
         steps = self.drawn["stays_minutes"].reshape(-1, bins) / WHOLE
         variance = self.variance("stays_minutes") * np.array([[bins] + [1] * bins])
         fits, districts = self.stays.fits, self.zones.districts
 
         def of_level(total: Table, spread: Table, level: str) -> tuple[Table, Table]:
-            """Counted in steps; as many minutes."""
+            """Mean minutes and margins of a level, from noisy sums of steps and their variance."""
             sums = _with_all_bins(total), spread
             found = _ratio(sums, fits[level], MINUTE_STEPS, pure=self.pure)
             return found[0] * STEP_MIN, found[1] * STEP_MIN
@@ -425,10 +431,10 @@ class Solutions:
         return self.area_rows(self.stays, self.zones) | means
 
     def road_rows(self) -> Columns:
-        """With mean speeds, from sums that are combined over levels as counts are.
+        """Rows of passages. Mean speeds come from sums that are solved over the levels as counts are.
 
-        Where nothing is known of a road, it has the mean of its district, and this that of the city; of
-        a bin of the city, that of all bins.
+        A road whose mean is not known shows the mean of its district, a district that of the city, and a
+        bin of the city that of all bins.
         """
         roads, counts = self.roads, self.passages
         levels = self._areas("kmh", roads)
@@ -448,14 +454,15 @@ class Solutions:
             margins_of.append(margin.ravel())
         rows = self.area_rows(counts, roads)
         del rows["shown_from"]
-        # levels from the top; rows begin with roads
+        # `levels` begins with the city, the rows begin with roads
         return rows | {
             "mean_kmh": np.concatenate(means[::-1]).round(1),
             "mean_margin": np.concatenate(margins_of[::-1]).round(1),
         }
 
     def summary(self) -> NDArray[np.float64]:
-        """The median margin of each level in one bin, and what the bounds leave out."""
+        """The numbers of `options.SUMMARY`: median margins in one bin, and shares that the bounds leave
+        out."""
         tables = self.plan.design.tables
         known = {f"{what}_lost": getattr(self, what).lost for what in self.plan.design.counted}
         trees = {
@@ -474,7 +481,7 @@ class Solutions:
         return np.array([known.get(name, 0.0) for name in SUMMARY])
 
 
-def made_of(draw: Draw, plan: Plan) -> Made:
+def make_tables(draw: Draw, plan: Plan) -> CountTables:
     """All tables."""
     found, bins = Solutions(vars(draw), plan), plan.design.bins
     rows_of = {
@@ -489,18 +496,18 @@ def made_of(draw: Draw, plan: Plan) -> Made:
     columns["summary"] = found.summary()
     period = bins.period.begin, bins.period.end
     columns["bins"] = np.array([BIN_KINDS.index(bins.kind), *period])
-    return Made(
+    return CountTables(
         **{
-            f.name: columns.get(f.name, np.zeros(0, _EMPTY.get(str(f.type), np.float64)))
-            for f in fields(Made)
+            f.name: columns.get(f.name, np.zeros(0, _DTYPE_OF_EMPTY.get(str(f.type), np.float64)))
+            for f in fields(CountTables)
         }
     )
 
 
 def expected_summary(plan: Plan) -> NDArray[np.float64]:
-    """The summary of a release by this plan: margins do not depend on what is counted.
+    """The summary of a release by this plan, with 0 for the shares that the bounds leave out.
 
-    What the bounds would leave out does, and is left out.
+    Margins do not depend on the data; those shares do.
     """
     nothing = {
         what.name: np.zeros(what.size, np.int64)
@@ -513,7 +520,7 @@ def expected_summary(plan: Plan) -> NDArray[np.float64]:
 
 
 def _rows(numbers: Columns, **key: Ints) -> Columns:
-    """The rows of a level. key: of each part, the other columns of the key."""
+    """The rows of a level. key: the other columns of the key, one number for each part."""
     shape = numbers["value"].shape
     columns = {
         name: np.broadcast_to(column.astype(np.int32)[:, None], shape)
@@ -523,14 +530,14 @@ def _rows(numbers: Columns, **key: Ints) -> Columns:
 
 
 def _stacked(parts: list[Columns]) -> Columns:
-    """One part after the other. The parts are let go, column by column: they may be large."""
+    """Concatenate tables column by column. The parts are emptied, which frees their memory."""
     return {
         name: np.concatenate([part.pop(name).ravel() for part in parts]) for name in list(parts[0])
     }
 
 
 def _in_order(parts: list[Columns], *key: str) -> Columns:
-    """By the columns of the key, which are whole numbers, not below 0, and different in each row."""
+    """Concatenate tables and sort the rows by a key of whole numbers that are not below 0."""
     rows = _stacked(parts)
     number = rows[key[0]].astype(np.int64)
     for name in key[1:]:
@@ -541,16 +548,17 @@ def _in_order(parts: list[Columns], *key: str) -> Columns:
 
 
 def _ratio(sums: tuple[Table, Table], fit: Fit, most: float, *, pure: bool) -> tuple[Table, Table]:
-    """Means of what is at most `most`, with margins; `most` as margin where there may be nothing at all.
+    """Means from noisy sums and counts, with margins. `most` is the largest possible mean.
 
-    sums: with their variances; all bins together first, or alone.
+    Where the count is not significant the margin is `most`. sums: noisy sums with their variances; the
+    first column is all bins together.
     """
     total, variance = sums
     count, count_variance = fit.value, fit.total_variance
     if (bins := total.shape[1] - 1) > 0:
         count = _with_all_bins(count)
         count_variance = np.hstack([count_variance, np.repeat(fit.variance, bins, axis=1)])
-    sure = count > _SURE * np.sqrt(count_variance)
+    sure = count > _MIN_DEVIATIONS_OF_MEAN * np.sqrt(count_variance)
     mean = np.clip(total / np.where(sure, count, 1.0), 0, most)
     mean = np.where(sure, mean, most / 2)
     error = np.sqrt(variance + mean**2 * count_variance) / np.where(sure, count, 1.0)
@@ -559,7 +567,7 @@ def _ratio(sums: tuple[Table, Table], fit: Fit, most: float, *, pure: bool) -> t
 
 
 def shrunk_to_nothing(noisy: NDArray[np.float64], variance: float) -> NDArray[np.float64]:
-    """Estimates of numbers of which nothing is expected: as far as they scatter beyond their noise."""
+    """Noisy numbers shrunk towards 0, as far as their scatter is explained by noise."""
     if not len(noisy):
         return np.zeros(0)
     square = float((noisy**2).mean())

@@ -1,7 +1,7 @@
-"""Zones, roads and time bins: public and complete, and how samples are assigned to them.
+"""Public zones, roads and time bins, and how samples are assigned to them.
 
-A zone is a polygon in the build's metres. Zones have numbers: in arrays from 0; in the tables of a release
-the zones come first, from 1, then the districts, then the city as a whole. So have roads.
+A zone is a polygon in the build's metres. Arrays number zones from 0. The tables of a release number the
+zones from 1, then the districts, and last the city; roads likewise.
 """
 
 from __future__ import annotations
@@ -25,26 +25,28 @@ from freqdp_db.model.days import DAY_US, HOUR_US, local_times
 if TYPE_CHECKING:
     from freqdp_db.methods.counts.polygons import Polygons
     from freqdp_db.methods.synthesis.public import Period
-    from freqdp_db.model.trajectories import Shown
+    from freqdp_db.model.trajectories import ReleaseCoordinates
     from freqdp_db.roads.network import Network
 
 OUTSIDE = -1
-"""The zone of a place that lies in none, and the bin of a time that lies in none."""
+"""Number of the zone, road or bin of what lies in none."""
 Shapes: TypeAlias = Sequence[bytes] | NDArray[np.void]
 
 
 @dataclass(frozen=True, eq=False)
 class Squares:
-    """Squares of a grid whose lines lie at multiples of the width."""
+    """Square zones: cells of a grid whose lines are at multiples of the width."""
 
     width: float
+    """Metres."""
     column: int
     row: int
-    """The first column and the first row."""
+    """Number of the first column and row of `zone`, in widths from 0."""
     zone: Ids
-    """Of each square, by row and column; OUTSIDE: it is no zone."""
+    """Zone of each square, by row and column; OUTSIDE: none."""
 
     def locate(self, x: Metres, y: Metres) -> Ids:
+        """The zone of each place, or OUTSIDE."""
         rows, columns = self.zone.shape
         column = np.floor(x / self.width) - self.column
         row = np.floor(y / self.width) - self.row
@@ -56,27 +58,27 @@ class Squares:
 
 
 _DISTANCES = (0.1, 1.2, 1.6, 2.3, 3.3, 4.5, 6.0, 8.0, 11.0)
-"""Where classes of distance begin, in units of that between neighbours."""
+"""Lower edges of the classes of distance from the second on, in median distances between neighbours."""
 DISTANCE_CLASSES = len(_DISTANCES) + 1
 
 
 @dataclass(frozen=True, eq=False)
 class Geography:
-    """What counts are of: zones or roads, the districts that they belong to, and all of them together."""
+    """Zones or roads with their districts: the levels of area that counts are published for."""
 
     finest: ClassVar[str]
-    """What the finest level is called."""
+    """Name of the finest level, in the column `level`."""
     whole: ClassVar[str]
-    """What everything together is called."""
+    """Name of the city as a whole."""
 
     name: tuple[str, ...]
-    """Of each zone or road."""
+    """Name of each zone or road."""
     district: Ids
-    """Of each, from 0."""
+    """District of each zone or road, from 0."""
     district_name: tuple[str, ...]
     x: Metres
     y: Metres
-    """The middle of each, in the build's metres."""
+    """Centre of each zone or road, in the build's metres."""
 
     def __len__(self) -> int:
         return len(self.name)
@@ -86,7 +88,7 @@ class Geography:
         return len(self.district_name)
 
     def district_centres(self) -> tuple[Metres, Metres]:
-        """The mean of the middles of their zones."""
+        """Centre of each district: the mean of the centres of its zones or roads."""
         inside = np.bincount(self.district, minlength=self.districts)
         x, y = (
             np.bincount(self.district, c, minlength=self.districts) / inside
@@ -95,12 +97,12 @@ class Geography:
         return x, y
 
     def digest(self) -> bytes:
-        """Tells these from others: by names, districts and where the middles are, to the metre."""
-        told = hashlib.blake2b(digest_size=8)
-        told.update("\0".join([*self.name, "", *self.district_name]).encode())
+        """Hash of the names, districts and centres, to the metre."""
+        whole = hashlib.blake2b(digest_size=8)
+        whole.update("\0".join([*self.name, "", *self.district_name]).encode())
         for column in (self.district, np.rint(self.x), np.rint(self.y)):
-            told.update(column.astype("<i8").tobytes())
-        return told.digest()
+            whole.update(column.astype("<i8").tobytes())
+        return whole.digest()
 
     # Numbers in the tables.
 
@@ -118,14 +120,14 @@ class Geography:
 
     @property
     def parents(self) -> Ints:
-        """Of each number in the tables, the one that it belongs to: a district, the city, or 0."""
+        """For each number of the tables, that of its district or of the city; 0 for the city."""
         parent = np.full(self.city_id, self.city_id, np.int64)
         parent[: len(self)] = self.district_ids[self.district]
         parent[-1] = 0
         return parent
 
     def rows_with(self, blocks: Iterable[Shapes]) -> Iterator[Mapping[str, Any]]:
-        """Those of the table `_zone` or `_road`. blocks: the shapes of all numbers, block by block."""
+        """Rows of the table `_zone` or `_road`. blocks: the shapes of all numbers, in blocks."""
         columns: dict[str, Any] = {
             self.finest: np.arange(1, self.city_id + 1),
             "name": [*self.name, *self.district_name, self.whole],
@@ -148,23 +150,23 @@ class Zones(Geography):
     whole = "all zones"
 
     shapes: Callable[[], Iterable[Shapes]]
-    """Gives those of zones, then of districts, then of the city, block by block: EWKB, multipolygons in the
-    SRID of the source. Those of squares are made when asked for: only the table `_zone` needs them."""
+    """Returns the shapes of zones, districts and the city in this order, in blocks: multipolygons as EWKB
+    in the SRID of the source. A function, because only the table `_zone` needs the shapes of squares."""
     places: Squares | Polygons
-    """How places are assigned."""
+    """Assigns places to zones."""
 
     def locate(self, x: Metres, y: Metres) -> Ids:
         """The zone of each place, in the build's metres, or OUTSIDE.
 
-        A place on a border belongs to one of its sides, always to the same; where polygons overlap by a
-        hair, to the zone with the lower number.
+        A place on a border always belongs to the same one of both zones. Where polygons overlap slightly,
+        it belongs to the zone with the lower number.
         """
         return self.places.locate(x, y)
 
     def distance_classes(self) -> Ints:
-        """How far each two districts are apart, in the order of origin and destination.
+        """Class of distance of each pair of districts, in the order of origin, then destination.
 
-        A class below `DISTANCE_CLASSES`, by the median distance between neighbours.
+        Distances are measured in the median distance between neighbouring districts.
         """
         x, y = self.district_centres()
         away = np.hypot(x[:, None] - x, y[:, None] - y)
@@ -173,20 +175,21 @@ class Zones(Geography):
         return np.searchsorted(_DISTANCES, away.ravel() / unit, side="right").astype(np.int64)
 
     def rows(self) -> Iterator[Mapping[str, Any]]:
-        """Those of the table `_zone`."""
+        """Rows of the table `_zone`."""
         return self.rows_with(self.shapes())
 
 
 @dataclass(frozen=True, eq=False)
 class Roads(Geography):
-    """The roads of a release: those of a public table whose middle lies in a zone, and its district."""
+    """The roads of a release: those of a public table whose middle lies in a zone, in the district of
+    that zone."""
 
     finest = "road"
     whole = "all roads"
 
     network: Network
     number: Ids
-    """Of each road of the network, its number here, from 0, or OUTSIDE."""
+    """For each road of the network its number in this release, from 0, or OUTSIDE."""
 
     @classmethod
     def of(cls, network: Network, zones: Zones) -> Roads:
@@ -206,14 +209,14 @@ class Roads(Geography):
             number,
         )
 
-    def rows(self, shown: Shown, srid: int) -> Iterator[Mapping[str, Any]]:
-        """Those of the table `_road`. shown: leads to the SRID of the source.
+    def rows(self, coordinates: ReleaseCoordinates, srid: int) -> Iterator[Mapping[str, Any]]:
+        """Rows of the table `_road`, in the coordinates of the release, whose SRID is given.
 
-        Roads are lines of one part; districts and the city are the lines of their roads.
+        A road is one line; the shape of a district or of the city is the lines of its roads.
         """
         road, x, y = self.network.corners()
         inside = self.number[road] != OUTSIDE
-        x, y = shown.points(x[inside], y[inside])
+        x, y = coordinates.points(x[inside], y[inside])
         corners = np.column_stack([x, y]).astype("<f8")
         begins = offsets_of(self.number[road[inside]], len(self)).tolist()
         line = b"\x01" + np.array([2], "<u4").tobytes()
@@ -232,18 +235,22 @@ class Roads(Geography):
 
 @lru_cache(maxsize=1)
 def roads_in(network: Network, zones: Zones) -> Roads:
-    """Made once for the steps of a release: what is known of its neighbours is kept with it."""
+    """`Roads.of`, cached: all steps of a release get the same object."""
     return Roads.of(network, zones)
 
 
 def _multi_line(lines: Sequence[bytes], srid: int) -> bytes:
-    """EWKB."""
+    """A multi line string as EWKB, from its lines as WKB."""
     head = b"\x01" + np.array([0x20000005, srid, len(lines)], "<u4").tobytes()
     return head + b"".join(lines)
 
 
 def blocks_of(x: Metres, y: Metres, width: float) -> tuple[Ids, tuple[str, ...]]:
-    """Districts where none are given: squares of a grid, by the middles of the zones. Width in metres."""
+    """District of each zone if none are given: the square of a grid that its centre lies in, and their
+    names.
+
+    width: side of a square, in metres.
+    """
     column, row = (np.floor(side / width).astype(np.int64) for side in (x, y))
     south, high = int(row.min()), int(np.ptp(row)) + 1
     known, which = np.unique(column * high + row - south, return_inverse=True)
@@ -251,7 +258,7 @@ def blocks_of(x: Metres, y: Metres, width: float) -> tuple[Ids, tuple[str, ...]]
 
 
 def square_names(column: Ints, row: Ints, width: float) -> tuple[str, ...]:
-    """A square is called by its south-western corner, in metres east and north."""
+    """Names of squares: the south-western corner, in metres east and north."""
     east, north = (
         {n: f"{n * width:.10g}{side}" for n in np.unique(numbers).tolist()}
         for numbers, side in ((column, "E"), (row, "N"))
@@ -262,7 +269,7 @@ def square_names(column: Ints, row: Ints, width: float) -> tuple[str, ...]:
 
 
 def block_width(x: Metres, y: Metres) -> float:
-    """The width of squares of which about sqrt(zones) cover the middles of the zones."""
+    """Width with which about sqrt(zones) squares cover the centres of all zones, in metres."""
     wide = max(float(np.ptp(x)), 1.0), max(float(np.ptp(y)), 1.0)
     return float(np.sqrt(wide[0] * wide[1] / np.sqrt(len(x))))
 
@@ -276,11 +283,11 @@ MOST_BINS = 40_000
 
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _PARTS = {"night": 0, "morning": 6, "midday": 10, "afternoon": 15, "evening": 19}
-"""Each begins at this hour and ends where the next begins."""
-_WIDTHS = {"15min": HOUR_US // 4, "hour": HOUR_US, "day": DAY_US}
+"""Hour at which each part begins; it ends where the next one begins."""
+_CALENDAR_WIDTHS_US = {"15min": HOUR_US // 4, "hour": HOUR_US, "day": DAY_US}
 _QUARTER_US = HOUR_US // 4
-_MONDAY = 5
-"""2000-01-01, from which days are counted, was so many days after a Monday."""
+_DAYS_AFTER_MONDAY = 5
+"""2000-01-01, day 0, was a Saturday."""
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 
 
@@ -288,10 +295,11 @@ _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 class Bins:
     """Time bins over a public period, by the clock of a time zone.
 
-    Bins of the calendar (15min, hour, day) follow each other through the period, cut off where it begins
-    and ends. The hour that a clock shows twice is two bins, the one that it skips is none; such a day has
-    25 or 23 hours and is one bin. Bins of the clock (hour-of-day, hour-of-week, parts-of-day) hold the
-    same hours of all days: the hour that is shown twice counts for the same bin.
+    Calendar bins (15min, hour, day) follow each other through the period; the first and the last are cut
+    off where it begins and ends. When clocks are put back, the repeated hour is two bins; when they are
+    put forward, the skipped hour is none. The day on which this happens is one bin of 25 or 23 hours.
+    Clock bins (hour-of-day, hour-of-week, parts-of-day) contain the same hours of all days; a repeated
+    hour falls into the same bin twice.
     """
 
     kind: BinKind
@@ -299,23 +307,23 @@ class Bins:
     timezone: str
 
     def __len__(self) -> int:
-        if self.kind in _WIDTHS:
+        if self.kind in _CALENDAR_WIDTHS_US:
             return len(self._edges) - 1
         return {"hour-of-day": 24, "hour-of-week": 168, "parts-of-day": len(_PARTS)}[self.kind]
 
     def of(self, at: Ints) -> Ids:
-        """The bin of each time, or OUTSIDE the period."""
+        """The bin of each time; OUTSIDE if it is not in the period."""
         inside = (at >= self.period.begin) & (at < self.period.end)
-        if self.kind in _WIDTHS:
+        if self.kind in _CALENDAR_WIDTHS_US:
             found = np.searchsorted(self._edges, at, side="right") - 1
         else:
             found = self._of_clock(np.clip(at, self.period.begin, self.period.end - 1))
         return np.where(inside, found, OUTSIDE).astype(np.int32)
 
     def require_filled(self) -> None:
-        """Refuse bins that no time of the period falls into, and periods of too many bins."""
-        if self.kind in _WIDTHS:
-            if (self.period.end - self.period.begin) // _WIDTHS[self.kind] > MOST_BINS:
+        """Refuse bins that are always empty, and periods with too many bins; raises BadInput."""
+        if self.kind in _CALENDAR_WIDTHS_US:
+            if (self.period.end - self.period.begin) // _CALENDAR_WIDTHS_US[self.kind] > MOST_BINS:
                 raise BadInput(
                     f"[[bins]] {self.kind}: the period has more than {MOST_BINS:,} of them",
                     remedy="choose wider bins, or a shorter [[period]]",
@@ -334,33 +342,33 @@ class Bins:
     def _of_clock(self, at: Ints) -> NDArray[np.int64]:
         hour = local_times(at, self.timezone) // HOUR_US
         if self.kind == "hour-of-week":
-            return (hour + 24 * _MONDAY) % 168
+            return (hour + 24 * _DAYS_AFTER_MONDAY) % 168
         if self.kind == "hour-of-day":
             return hour % 24
         return np.searchsorted(list(_PARTS.values()), hour % 24, side="right") - 1
 
     @property
     def _quarters(self) -> Ints:
-        """The quarters of an hour that begin in the period: clocks change only there."""
+        """All quarters of an hour that begin in the period. Clocks change only at these moments."""
         first = -(-self.period.begin // _QUARTER_US)
         last = -(-self.period.end // _QUARTER_US)
         return np.arange(first, last, dtype=np.int64) * _QUARTER_US
 
     @cached_property
     def _edges(self) -> Ints:
-        """Where bins of the calendar begin, and where the last one ends."""
+        """Begins of calendar bins, and the end of the last one."""
         quarters = self._quarters
         at = np.concatenate([[self.period.begin], quarters[quarters > self.period.begin]])
         local = local_times(at, self.timezone)
-        new = np.diff(local // _WIDTHS[self.kind]) != 0
+        new = np.diff(local // _CALENDAR_WIDTHS_US[self.kind]) != 0
         if self.kind != "day":
             new |= np.diff(local - at) != 0
         return np.concatenate([at[:1], at[1:][new], [self.period.end]])
 
     @cached_property
     def _spans(self) -> list[tuple[str, str]]:
-        """From when to when each bin is, as text by the local clock."""
-        if self.kind in _WIDTHS:
+        """Begin and end of each bin as text, in local time."""
+        if self.kind in _CALENDAR_WIDTHS_US:
             zone = ZoneInfo(self.timezone)
             moments = [
                 (_EPOCH + timedelta(microseconds=int(at))).astimezone(zone).isoformat()
@@ -377,18 +385,18 @@ class Bins:
 
     @cached_property
     def names(self) -> list[str]:
-        """What each bin is called."""
+        """Name of each bin."""
         spans = self._spans
         if self.kind == "parts-of-day":
             return [f"{part} {a}-{b}" for part, (a, b) in zip(_PARTS, spans, strict=True)]
         if self.kind == "day":
             return [begin[:10] for begin, _ in spans]
-        if self.kind in _WIDTHS:
+        if self.kind in _CALENDAR_WIDTHS_US:
             return [f"{begin[:10]} {begin[11:16]}{begin[-6:]}" for begin, _ in spans]
         return [f"{begin}-{end[-5:]}" for begin, end in spans]
 
     def rows(self) -> Iterator[Mapping[str, Any]]:
-        """Those of the table `_bin`: first that of all bins together."""
+        """Rows of the table `_bin`; the first one stands for all bins together."""
         zone = ZoneInfo(self.timezone)
         whole = [
             (_EPOCH + timedelta(microseconds=at)).astimezone(zone).isoformat()

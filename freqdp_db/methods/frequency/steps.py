@@ -20,17 +20,17 @@ from freqdp_db.errors import BadInput, VerificationFailed
 from freqdp_db.methods.contract import (
     AnyStep,
     Columns,
+    CompletedStep,
     Counts,
     Drawn,
     Method,
     Options,
-    Recorded,
     Step,
     StepContext,
-    Taken,
+    StoredStep,
     WorkingSet,
     count_decreasing_times,
-    require_none_falling,
+    require_ascending_times,
 )
 from freqdp_db.methods.kinds import WIDEST_M, Number, Whole, plain
 from freqdp_db.methods.parameters import MAX_EPSILON, parameter
@@ -74,7 +74,7 @@ class EditingStep(Step[Options, Drawn, EditLog]):
         "targets": "targets hold exactly",
     }
 
-    def replay(self, done: Recorded[Options, Drawn, EditLog]) -> WorkingSet:
+    def replay(self, done: StoredStep[Options, Drawn, EditLog]) -> WorkingSet:
         from freqdp_db.methods.frequency.partition import trajectories_in
 
         after = done.before.partitions.map(
@@ -82,12 +82,12 @@ class EditingStep(Step[Options, Drawn, EditLog]):
         )
         return WorkingSet(trajectories_in(after), done.before.places, done.before.key)
 
-    def check(self, done: Taken[Options, Drawn, EditLog]) -> dict[str, int]:
+    def check(self, done: CompletedStep[Options, Drawn, EditLog]) -> dict[str, int]:
         targets: Any = done.drawn
         missed = int((_frequencies(done.after, targets) != targets.target).sum())
         if missed:
             raise VerificationFailed(f"{missed:,} of {len(targets):,} targets do not hold")
-        require_none_falling(sum(done.after.partitions.map(_falling)))
+        require_ascending_times(sum(done.after.partitions.map(_falling)))
         return {"edits": len(done.logged), "targets": len(targets)}
 
     def require_drawn_from(self, world: StepContext, state: WorkingSet, drawn: Any) -> None:
@@ -95,7 +95,7 @@ class EditingStep(Step[Options, Drawn, EditLog]):
         if not (_frequencies(state, drawn) == was).all():
             raise VerificationFailed("its targets were drawn from other data")
 
-    def counts(self, done: Taken[Options, Drawn, EditLog]) -> Counts:
+    def counts(self, done: CompletedStep[Options, Drawn, EditLog]) -> Counts:
         return {
             "deletions": done.logged.deletions.edits,
             "insertions": done.logged.insertions.edits,

@@ -16,12 +16,12 @@ import numpy as np
 
 from freqdp_db.errors import BadInput, VerificationFailed
 from freqdp_db.methods.contract import (
+    CompletedStep,
     Counts,
     Method,
-    Recorded,
     Step,
     StepContext,
-    Taken,
+    StoredStep,
     WorkingSet,
 )
 from freqdp_db.methods.kinds import Choice, Duration, Meet, MeetingPlace, Whole
@@ -225,11 +225,11 @@ class GloveStep(Step[Any, GloveDraw, Any]):
         runs = whole_rows(state) if options.pieces is None else cut_rows(state, options)
         rows = make_rows(state, *runs, options)
         shaping = self.shaping(world, rows.boxes.origin, options)
-        merges = group_all(rows, options, shaping, world.told)
+        merges = group_all(rows, options, shaping, world.report_progress)
         logged = self.log(world, GloveLog(*runs, merges.first, merges.second))
-        return logged, self.replay(Recorded(world, state, drawn, logged, options))
+        return logged, self.replay(StoredStep(world, state, drawn, logged, options))
 
-    def replay(self, done: Recorded[Any, GloveDraw, Any]) -> WorkingSet:
+    def replay(self, done: StoredStep[Any, GloveDraw, Any]) -> WorkingSet:
         from freqdp_db.methods.k_anonymity.greedy import Merges, make_rows, replay_merges
 
         rows = make_rows(done.before, done.logged.first, done.logged.last, done.options)
@@ -239,20 +239,20 @@ class GloveStep(Step[Any, GloveDraw, Any]):
             _keys(done.before, done.drawn, done.logged),
             Merges(done.logged.merged_first, done.logged.merged_second),
             self.shaping(done.world, rows.boxes.origin, done.options),
-            done.world.told,
+            done.world.report_progress,
         )
         large = [group for group in found if len(group.objects) >= done.options.k]
         objects = len(done.before.trajectories)
         return _state_of_groups(large, rows.boxes.origin, done.options.widest, objects)
 
-    def check(self, done: Taken[Any, GloveDraw, Any]) -> dict[str, int]:
+    def check(self, done: CompletedStep[Any, GloveDraw, Any]) -> dict[str, int]:
         keys = _keys(done.before, done.drawn, done.logged)
         return _check_groups(done.before, done.logged, keys, done.after, done.options)
 
     def require_possible(self, options: Any, objects: int, samples: int) -> None:
         require_enough(options.k, objects)
 
-    def counts(self, done: Taken[Any, GloveDraw, Any]) -> Counts:
+    def counts(self, done: CompletedStep[Any, GloveDraw, Any]) -> Counts:
         """How many groups, how large, and how coarse their areas are."""
         after = done.after
         assert after.members is not None and after.areas is not None

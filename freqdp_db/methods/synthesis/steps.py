@@ -14,14 +14,14 @@ import numpy as np
 
 from freqdp_db.errors import BadInput
 from freqdp_db.methods.contract import (
+    CompletedStep,
     Counts,
     Facts,
     Method,
     Need,
-    Recorded,
     Step,
     StepContext,
-    Taken,
+    StoredStep,
     WorkingSet,
 )
 from freqdp_db.methods.kinds import US_PER_S, Box, box_of, plain
@@ -66,10 +66,10 @@ class SyntheticStep(Step[Any, Any, Any]):
     ) -> tuple[Any, Any]:
         """Trips and their places, from the draw alone."""
 
-    def replay(self, done: Recorded[Any, Any, Any]) -> WorkingSet:
+    def replay(self, done: StoredStep[Any, Any, Any]) -> WorkingSet:
         return _state_of(*self.released(done.world, done.drawn, done.logged, done.options))
 
-    def counts(self, done: Taken[Any, Any, Any]) -> Counts:
+    def counts(self, done: CompletedStep[Any, Any, Any]) -> Counts:
         return {
             "trips": len(done.after.trajectories),
             "rows": done.after.samples,
@@ -201,7 +201,7 @@ class StrictStep(SyntheticStep):
         made = replay(drawn, logged, *facts, options.parameters, _roads(world, options))
         return made.trajectories, made.places
 
-    def counts(self, done: Taken[Any, Any, Any]) -> Counts:
+    def counts(self, done: CompletedStep[Any, Any, Any]) -> Counts:
         trips, zones, hours = done.logged.errors.tolist()
         return {
             **super().counts(done),
@@ -236,7 +236,7 @@ class StrictStep(SyntheticStep):
             )
         return found
 
-    def check(self, done: Taken[StrictOptions, Any, Any]) -> dict[str, int]:
+    def check(self, done: CompletedStep[StrictOptions, Any, Any]) -> dict[str, int]:
         from freqdp_db.methods.synthesis.strict import Synthetic, check
 
         facts = done.world.public_facts(done.options.region, done.options.period)

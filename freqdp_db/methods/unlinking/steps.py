@@ -9,12 +9,12 @@ import numpy as np
 
 from freqdp_db.errors import VerificationFailed
 from freqdp_db.methods.contract import (
+    CompletedStep,
     Counts,
-    Nothing,
-    Recorded,
+    EmptyLog,
     Step,
     StepContext,
-    Taken,
+    StoredStep,
     WorkingSet,
 )
 from freqdp_db.methods.unlinking.clock import (
@@ -98,9 +98,9 @@ class SwapStep(Step[SwapOptions, SwapDraw, SwapLog]):
         unmixed = never_meet(hide_devices(state, options).trajectories, drawn.stop)
         dropped = np.flatnonzero(unmixed) if options.drop_unmixed else np.zeros(0, np.int64)
         logged = SwapLog(dropped.astype(np.int32))
-        return logged, self.replay(Recorded(world, state, drawn, logged, options))
+        return logged, self.replay(StoredStep(world, state, drawn, logged, options))
 
-    def replay(self, done: Recorded[SwapOptions, SwapDraw, SwapLog]) -> WorkingSet:
+    def replay(self, done: StoredStep[SwapOptions, SwapDraw, SwapLog]) -> WorkingSet:
         from freqdp_db.methods.unlinking.swap import groups_in_result, swapped_trajectories
 
         state = done.before
@@ -112,7 +112,7 @@ class SwapStep(Step[SwapOptions, SwapDraw, SwapLog]):
         owner = state.owners()[source[kept]]
         return replace(state, trajectories=swapped.where(kept), owner=owner, groups=groups)
 
-    def check(self, done: Taken[SwapOptions, SwapDraw, SwapLog]) -> dict[str, int]:
+    def check(self, done: CompletedStep[SwapOptions, SwapDraw, SwapLog]) -> dict[str, int]:
         from freqdp_db.methods.unlinking.swap import check_swap
 
         hidden = hide_devices(done.before, done.options)
@@ -126,7 +126,7 @@ class SwapStep(Step[SwapOptions, SwapDraw, SwapLog]):
             done.options.meeting,
         )
 
-    def counts(self, done: Taken[SwapOptions, SwapDraw, SwapLog]) -> Counts:
+    def counts(self, done: CompletedStep[SwapOptions, SwapDraw, SwapLog]) -> Counts:
         from freqdp_db.methods.unlinking.swap import summary
 
         hidden = hide_devices(done.before, done.options)
@@ -223,9 +223,9 @@ class CutStep(Step[CutOptions, CutDraw, CutLog]):
         # by id, so that neither rows nor trajectories tell which pieces lay beside each other
         order = np.argsort(drawn.key, kind="stable")
         logged = CutLog(pieces.first[order], pieces.last[order])
-        return logged, self.replay(Recorded(world, state, drawn, logged, options))
+        return logged, self.replay(StoredStep(world, state, drawn, logged, options))
 
-    def replay(self, done: Recorded[CutOptions, CutDraw, CutLog]) -> WorkingSet:
+    def replay(self, done: StoredStep[CutOptions, CutDraw, CutLog]) -> WorkingSet:
         from freqdp_db.methods.unlinking.cut import groups_after, rows_of_pieces
 
         state = done.before
@@ -243,7 +243,7 @@ class CutStep(Step[CutOptions, CutDraw, CutLog]):
         )  # fmt: skip
         return leave_out_dates(done.world, after, done.options.dates)
 
-    def check(self, done: Taken[CutOptions, CutDraw, CutLog]) -> dict[str, int]:
+    def check(self, done: CompletedStep[CutOptions, CutDraw, CutLog]) -> dict[str, int]:
         from freqdp_db.methods.unlinking.cut import check_cut
 
         hidden = hide_devices(done.before, done.options)
@@ -262,7 +262,7 @@ class CutStep(Step[CutOptions, CutDraw, CutLog]):
     def column_comments(self, options: CutOptions) -> dict[str, str]:
         return column_comments(options.dates)
 
-    def counts(self, done: Taken[CutOptions, CutDraw, CutLog]) -> Counts:
+    def counts(self, done: CompletedStep[CutOptions, CutDraw, CutLog]) -> Counts:
         from freqdp_db.methods.unlinking.cut import summary
 
         hidden = hide_devices(done.before, done.options)
@@ -350,7 +350,7 @@ def check_points(
     return {"points": len(new), "objects": len(np.unique(after.owners()))}
 
 
-class PointsStep(Step[PointsOptions, PointsDraw, Nothing]):
+class PointsStep(Step[PointsOptions, PointsDraw, EmptyLog]):
     """Single samples, each with an id of its own and a time on the nearest tick of one clock for all.
 
     Nothing but places and times says which rows belong together; where few move at a time, that may be
@@ -362,7 +362,7 @@ class PointsStep(Step[PointsOptions, PointsDraw, Nothing]):
     words = "single samples, each with an id of its own"
     options = PointsOptions
     draws = PointsDraw
-    logs = Nothing
+    logs = EmptyLog
     checked: ClassVar[dict[str, str]] = {
         "points": "samples alone under their ids, in an order that was drawn",
         "objects": "objects with samples among them",
@@ -376,7 +376,7 @@ class PointsStep(Step[PointsOptions, PointsDraw, Nothing]):
 
     def carry_out(
         self, world: StepContext, state: WorkingSet, drawn: PointsDraw, options: PointsOptions
-    ) -> tuple[Nothing, WorkingSet]:
+    ) -> tuple[EmptyLog, WorkingSet]:
         state = hide_samples(state, options)
         # by id, so that the order of the rows tells as little as the ids
         order = np.argsort(drawn.key, kind="stable")
@@ -387,9 +387,9 @@ class PointsStep(Step[PointsOptions, PointsDraw, Nothing]):
         after = WorkingSet(
             points, state.places, drawn.key[order], state.owners()[rows], pieces=True
         )
-        return Nothing(), leave_out_dates(world, after, options.dates)
+        return EmptyLog(), leave_out_dates(world, after, options.dates)
 
-    def check(self, done: Taken[PointsOptions, PointsDraw, Nothing]) -> dict[str, int]:
+    def check(self, done: CompletedStep[PointsOptions, PointsDraw, EmptyLog]) -> dict[str, int]:
         hidden = hide_samples(done.before, done.options)
         check_hidden_samples(done.before, hidden, done.options)
         return check_points(done.world, hidden, done.drawn, done.after, done.options)
@@ -400,7 +400,7 @@ class PointsStep(Step[PointsOptions, PointsDraw, Nothing]):
     def column_comments(self, options: PointsOptions) -> dict[str, str]:
         return column_comments(options.dates)
 
-    def counts(self, done: Taken[PointsOptions, PointsDraw, Nothing]) -> Counts:
+    def counts(self, done: CompletedStep[PointsOptions, PointsDraw, EmptyLog]) -> Counts:
         return {
             "points": done.after.samples,
             "samples_kept_share": done.after.samples / max(done.before.samples, 1),
