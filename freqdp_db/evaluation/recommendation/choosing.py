@@ -133,11 +133,16 @@ class MethodToTry:
     """What is not as by default, in words."""
     given: dict[str, str] = field(default_factory=dict)
     weight: float = 1.0
-    """How long it takes to run and to measure, beside the others."""
+    """How long it takes to run and to measure, beside the others; until one of its pace was tried."""
 
     @property
     def label(self) -> str:
         return f"{self.method}, {self.variant_name}" if self.variant_name else self.method
+
+    @property
+    def pace(self) -> str:
+        """Candidates of one pace take about as long as each other."""
+        return f"{self.method}, {self.given.get('samples', 'all')}"
 
     @property
     def does(self) -> str:
