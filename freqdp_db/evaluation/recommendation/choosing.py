@@ -210,10 +210,14 @@ LADDERS: dict[str, Ladder] = {
         MethodToTry("points", "cells of 500 m and hours of the day", _BY_CELL),
         *(
             MethodToTry(
-                "points", f"cells of 500 m and hours of the day, crowds of {crowd}",
-                {**_BY_CELL, "crowd": crowd},
+                "points", f"cells of 500 m and hours of the day, at most {most} % one object's",
+                {**_BY_CELL, "dominance": most},
             )
-            for crowd in ("10", "15", "20")
+            for most in ("45", "30")
+        ),
+        MethodToTry(
+            "points", "cells of 500 m and hours of the day, at most 30 % one object's, crowds of 20",
+            {**_BY_CELL, "dominance": "30", "crowd": "20"},
         ),
     ],
     "crowds": [
@@ -253,7 +257,7 @@ LADDERS: dict[str, Ladder] = {
     ],
 }  # fmt: skip
 _FIRST = {
-    "density": ("strict", "counts", "points", "cells", "crowds", "cut"),
+    "density": ("strict", "counts", "cells", "points", "crowds", "cut"),
     "flows": ("strict", "counts", "ends", "cut", "lg+swap+cut"),
     "trips": ("strict", "cut", "lg+swap+cut"),
 }
