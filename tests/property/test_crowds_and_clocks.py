@@ -68,8 +68,8 @@ def cutting(**given: Any) -> CutOptions:
 
 def scattering(**given: Any) -> PointsOptions:
     values: dict[str, Any] = {
-        "crowd": None, "crowd_within": None, "dates": None, "share": None, "clock": 0, "grain": None,
-        "beside": None,
+        "crowd": None, "crowd_within": None, "dates": None, "share": None, "dominance": None, "clock": 0,
+        "grain": None, "beside": None,
     }  # fmt: skip
     return PointsOptions(**{**values, **given})
 
@@ -202,13 +202,28 @@ def test_pieces_by_the_words_of_the_rule(world: SmallWorld, options: CutOptions)
 
 
 points = st.builds(
-    lambda crowd, within, dates, share: scattering(
-        crowd=crowd, crowd_within=within if crowd else None, dates=dates, share=share
+    lambda crowd, within, dates, share, dominance: scattering(
+        crowd=crowd,
+        crowd_within=within if crowd else None,
+        dates=dates,
+        share=share,
+        dominance=dominance,
     ),
     *sharing,
     st.sampled_from([None, *SPANS]),
     st.sampled_from([None, Decimal(30)]),
+    st.sampled_from([None, Decimal(100), Decimal(50), Decimal("33.334"), Decimal("12.5")]),
 )
+
+
+def most_by_the_rule(counts: list[int], percent: Decimal) -> int:
+    """How many everybody may have at most, if nobody is to have more than a share: by trying."""
+    allowed = 0
+    for most in range(1, max(counts) + 1):
+        shown = [min(count, most) for count in counts]
+        if max(shown) <= percent / 100 * sum(shown):
+            allowed = most
+    return allowed
 
 
 @thorough
@@ -228,7 +243,33 @@ def test_points_by_the_words_of_the_rule(world: SmallWorld, options: PointsOptio
         for i in range(whole.samples)
         if crowded[i]
     )
-    assert got == allowed if options.share is None else got <= allowed
+    assert got <= allowed
+    if options.share is None and options.dominance is None:
+        assert got == allowed
+    if options.dominance is not None:
+        require_nobody_dominates(got, allowed, options)
+
+
+def require_nobody_dominates(
+    got: Counter[tuple[int, int, int]],
+    allowed: Counter[tuple[int, int, int]],
+    options: PointsOptions,
+) -> None:
+    shown: dict[Any, Counter[int]] = {}
+    there: dict[Any, Counter[int]] = {}
+    for counts, samples in ((shown, got), (there, allowed)):
+        for (place, at, owner), count in samples.items():
+            counts.setdefault((place, wall(at).hour), Counter())[owner] += count
+    assert options.dominance is not None
+    for cell, counts in there.items():
+        of_cell = shown.get(cell, Counter())
+        for count in of_cell.values():
+            assert count <= options.dominance / 100 * of_cell.total()
+        if options.share is None:
+            most = most_by_the_rule(list(counts.values()), options.dominance)
+            assert {o: n for o, n in of_cell.items() if n} == {
+                o: min(n, most) for o, n in counts.items() if most
+            }
 
 
 @thorough
@@ -348,12 +389,21 @@ def test_a_false_release_is_found_out(fault: str) -> None:
         CutStep().check(CompletedStep(here, state, drawn, logged, wrong.get(fault, options), after))
 
 
-@pytest.mark.parametrize("fault", ["crowd", "twice", "order", "left out", "place"])
+@pytest.mark.parametrize(
+    "fault", ["crowd", "twice", "order", "left out", "place", "dominance", "too few", "unlike"]
+)
 def test_false_points_are_found_out(fault: str) -> None:
     rows = [[(k % 6 if t < 4 else 6 + k % 6, 1.0 * k) for k in range(30)] for t in range(5)]
+    rows[0] += [
+        (0, 30.0),
+        (0, 31.0),
+    ]  # who dominates, if more than a quarter of a place is too much
     state = make(*rows)
     here = reading(state)
-    options = scattering(crowd=4, share=Decimal(50) if fault == "left out" else None)
+    options = scattering(
+        crowd=4, share=Decimal(50) if fault == "left out" else None,
+        dominance={"dominance": Decimal(50), "unlike": Decimal(30), "too few": Decimal(25)}.get(fault),
+    )  # fmt: skip
     drawn, logged, after, _ = carried_out(state, PointsStep(), options, here)
     side = after.trajectories
     if fault == "crowd":
@@ -364,6 +414,11 @@ def test_false_points_are_found_out(fault: str) -> None:
         after = replace(after, key=after.key[::-1])
     elif fault == "left out":
         options = replace(options, share=None)
+    elif fault == "dominance":
+        options = replace(options, dominance=Decimal(25))
+    elif fault in ("too few", "unlike"):
+        # without that rule, or under a milder one, more could be published
+        options = replace(options, dominance=Decimal(30) if fault == "too few" else None)
     else:
         location = side.location.copy()
         location[0] = (location[0] + 1) % 6

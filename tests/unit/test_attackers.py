@@ -382,12 +382,16 @@ def test_habits_find_every_piece_of_a_person() -> None:
 
 def test_the_last_of_equally_likely_persons_counts() -> None:
     each = np.arange(2)
-    units = Units(np.arange(3), each, np.array([1, 1], np.int32))
+    side, places = side_of([[(0, 0.0)], [(0, 1.0)]]), creatures()[1]
+    shown = side_of([[(0, 0.0)], [(0, 1.0)]])
+    case = Case(side, places, ReleaseSeen(shown, places, np.array([1, 1], np.int32), pieces=True))
+    units = Units(np.arange(3), each, np.ones(2, np.int64))
     unit, person = np.repeat(each, 2), np.tile(each, 2)
-    matches = Matches(unit, person, np.array([0, 2, 4]), np.zeros((4, 1), np.float32), person == 1)
-    everybody = np.ones(2, np.bool_)
-    for chance, right in (([0.5, 0.5, 0.5, 0.5], 1.0), ([0.6, 0.5, 0.5, 0.5], 0.5)):
-        assert _accuracy(units, matches, np.array(chance, np.float32), everybody) == right
+    features, own = np.zeros((4, 1), np.float32), (person == 1).astype(np.int64)
+    matches = Matches(unit, person, np.array([0, 2, 4]), features, own)
+    for odds, right in (([0.5, 0.5, 0.5, 0.5], 1.0), ([0.6, 0.5, 0.5, 0.5], 0.5)):
+        chance, everybody = np.array(odds, np.float32), np.ones(2, np.bool_)
+        assert _accuracy(case, units, matches, chance, person, everybody) == right
 
 
 def test_habits_of_strangers_say_nothing() -> None:

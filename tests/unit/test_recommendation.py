@@ -50,7 +50,6 @@ from freqdp_db.evaluation.recommendation.recommend import (
     RecommendOptions,
     TimeBudget,
     draw_frontier,
-    expected,
     objects_within,
     parse_minutes,
     split,
@@ -349,18 +348,25 @@ def test_ladders_show_less_and_less() -> None:
 
 def test_time_is_kept() -> None:
     now = [0.0]
-    budget = TimeBudget(10.0, 2.0, clock=lambda: now[0])
-    cheap, dear = MethodToTry("lg"), MethodToTry("strict", weight=3.0)
-    assert expected([cheap, dear], 2.0) == 8.0
+    budget = TimeBudget(10.0, 2.0, {"points, all": 1.0}, clock=lambda: now[0])
+    cheap, dear, known = MethodToTry("lg"), MethodToTry("strict", weight=3.0), MethodToTry("points")
+    assert budget.expected([cheap, dear, known]) == 9.0
     now[0] = 4.0
     assert budget.allows(dear)
     now[0] = 4.1
     assert not budget.allows(dear) and budget.allows(cheap)
     budget.took(cheap, 0.1, complete=False)
-    assert budget.per_weight == 2.0, "what was stopped does not say how long a trial is"
+    assert budget.expected([cheap]) == 2.0, "what was stopped does not say how long a trial is"
     budget.took(cheap, 10.0, complete=True)
-    assert budget.per_weight == 6.0
-    assert not budget.allows(cheap)
+    assert budget.expected([cheap]) == 6.0
+    assert not budget.allows(cheap) and budget.allows(known), "of another pace"
+
+
+def test_paces_are_those_of_what_is_published() -> None:
+    """Ends of trips are few samples, whatever else is asked for."""
+    paces = [{m.pace for m in LADDERS[name]} for name in ("points", "cells", "ends", "cut")]
+    assert [len(pace) for pace in paces] == [1, 1, 1, 1]
+    assert paces[0] == paces[1] and paces[2] != paces[3]
 
 
 @pytest.mark.parametrize(
@@ -386,6 +392,11 @@ def test_how_long_more_will_take() -> None:
     # of one trial alone, all of it may grow; and if the larger one was the quicker one, half of it
     assert Line.through([0.0, 100.0], [0.0, 5.0]).seconds(200) == pytest.approx(10.0)
     assert Line.through([0.0, 100.0, 400.0], [0.0, 9.0, 8.0]).seconds(800) == pytest.approx(12.0)
+
+
+def test_trials_one_after_the_other_take_as_long_as_all() -> None:
+    both = Line.of_all([Line(1.0, 0.5), Line(2.0, 0.25).times(2.0)])
+    assert (both.fixed, both.of_sample, both.seconds(10)) == (5.0, 1.0, 15.0)
 
 
 @pytest.mark.parametrize(

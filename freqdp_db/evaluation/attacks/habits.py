@@ -1,13 +1,14 @@
 """Habits: who made which piece, by what people did on other days; and where an object rests at night.
 
 `exposure.habits` is trajectory-user linking. The attacker has D's even days, with names, and the release.
-Each *unit* of the release (a run, or a whole trajectory, of odd days) is compared with the persons whose
-habits fit best: how much more they use its cells than people do, at five grains of place and hour, and
-how far ahead of the others they are; where it begins and ends; whether they were recorded on the days
-before and after; their hours; their sampling interval. Gradient-boosted trees that learnt from half of
-the persons turn this into a probability. In a second round the other units of a person vote: those of the
-same day, those that it joins on to, and those that it overlaps. Every unit that is likely enough is
-claimed; the threshold that finds most at even odds counts.
+Each *unit* of the release (a run, or a whole trajectory, of odd days; of single samples, those that are
+shown at one place and time, which nobody can tell apart) is compared with the persons whose habits fit
+best: how much more they use its cells than people do, at five grains of place and hour, and how far ahead
+of the others they are; where it begins and ends; whether they were recorded on the days before and after;
+their hours; their sampling interval. Gradient-boosted trees that learnt from half of the persons turn this
+into a probability. In a second round the other units of a person vote: those of the same day, those that it
+joins on to, and those that it overlaps. Every unit that is likely enough is claimed; the threshold that
+finds most at even odds counts.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from freqdp_db.evaluation.attacks.learning import (
     cross_test,
     trees,
 )
+from freqdp_db.evaluation.attacks.points import is_of_points
 from freqdp_db.evaluation.attacks.relinking import find_runs
 from freqdp_db.evaluation.pair import Case, hours_of_day, on_odd_days, share_of
 from freqdp_db.methods.frequency.counts import Frequencies, count_frequencies
@@ -74,10 +76,11 @@ class Units:
     offsets: Ints
     sample: Ints
     """Their samples, unit by unit, in order of time."""
-    owner: Ids
+    size: Ints
+    """What each counts for: a stretch, which is one person's, for one; single samples by their number."""
 
     def __len__(self) -> int:
-        return len(self.owner)
+        return len(self.size)
 
     @property
     def first(self) -> Ints:
@@ -89,14 +92,17 @@ class Units:
 
 
 def find_units(case: Case) -> Units:
-    """Runs of the release, without their even days."""
+    """Runs of the release, without their even days; of single samples, those of one place and time."""
     release = case.release
-    runs = find_runs(release)
     sample = np.flatnonzero(on_odd_days(release.true_at, case.timezone))
-    run = runs.of[sample]
-    there, number = np.unique(run, return_inverse=True)
-    offsets = offsets_of(number, len(there))
-    return Units(offsets, sample, release.owners[runs.first[there]])
+    if is_of_points(release):
+        place, at = release.trajectories.location[sample], release.trajectories.at[sample]
+        order = np.lexsort((place, at))
+        first = np.flatnonzero(new_rows(place[order], at[order]))
+        offsets = np.append(first, len(sample))
+        return Units(offsets, sample[order], np.diff(offsets))
+    there, number = np.unique(find_runs(release).of[sample], return_inverse=True)
+    return Units(offsets_of(number, len(there)), sample, np.ones(len(there), np.int64))
 
 
 @dataclass(frozen=True)
@@ -276,7 +282,8 @@ class Matches:
     offsets: Ints
     """Of each person."""
     features: Features
-    true: Flags
+    own: Ints
+    """How much of the size of the unit is the person's."""
 
 
 def find_matches(case: Case, units: Units, persons: Ints) -> Matches:
@@ -316,13 +323,23 @@ def find_matches(case: Case, units: Units, persons: Ints) -> Matches:
         habits.interval[person],
         np.abs(np.log(np.maximum(interval, 0.1) / np.maximum(habits.interval[person], 0.1))),
         lasts[unit],
-        np.diff(walks.offsets)[unit],
+        units.size[unit] if is_of_points(release) else np.diff(walks.offsets)[unit],
         habits.samples[person],
         habits.recorded[person, -1],
     ]  # fmt: skip
     features = np.column_stack(columns).astype(np.float32)
-    true: Flags = units.owner[unit] == persons[person]
-    return Matches(unit, person, offsets_of(person, len(persons)), features, true)
+    own = _own_of(case, units, unit, persons[person])
+    return Matches(unit, person, offsets_of(person, len(persons)), features, own)
+
+
+def _own_of(case: Case, units: Units, unit: Ints, who: Ints) -> Ints:
+    """How much of the size of these units is each object's."""
+    objects, owner = len(case) + 1, case.release.owners[units.sample]
+    pairs, count = np.unique(owners(units.offsets) * objects + owner, return_counts=True)
+    asked = unit * objects + who
+    at = np.minimum(np.searchsorted(pairs, asked), len(pairs) - 1)
+    own: Ints = np.minimum(np.where(pairs[at] == asked, count[at], 0), units.size[unit])
+    return own
 
 
 def _end_gain(habits: Habits, person: Ints, cell: Ints) -> Floats:
@@ -354,19 +371,28 @@ def learn_matches(
     first = np.zeros(len(mine), np.float32)
     for part in (quarter, ~quarter):
         seen = mine & part[matches.person]
-        said = _trained(matches.features, matches.true, seen, rng)
+        said = _trained(matches.features, units, matches, seen, rng)
         first += np.where(mine, np.where(seen, 0.0, said), said / 2).astype(np.float32)
     votes = _votes_of(case, units, matches, first)
     features = np.column_stack([first, votes, matches.features])
-    return chances(_trained(features, matches.true, mine, rng))
+    return chances(_trained(features, units, matches, mine, rng))
 
 
-def _trained(features: Features, true: Flags, seen: Flags, rng: np.random.Generator) -> Floats:
-    """Log odds of all rows, by those that are seen."""
+def _trained(
+    features: Features, units: Units, matches: Matches, seen: Flags, rng: np.random.Generator
+) -> Floats:
+    """Log odds of all rows, by those that are seen: that a sample of the unit is the person's."""
     rows = np.flatnonzero(seen)
     if len(rows) > _MOST_TO_LEARN:
         rows = np.sort(rng.choice(rows, _MOST_TO_LEARN, replace=False))
-    return trees(features[rows], true[rows], **_TREES)(features).astype(np.float32)
+    own, size = matches.own[rows], units.size[matches.unit[rows]]
+    # a unit of several persons is a row for what is the person's, and one for the rest
+    both = np.flatnonzero((own > 0) & (own < size))
+    learnt = np.concatenate([rows, rows[both]])
+    answer = np.concatenate([own > 0, np.zeros(len(both), np.bool_)])
+    weight = np.concatenate([np.where(own > 0, own, size), (size - own)[both]])
+    score = trees(features[learnt], answer, None if (weight == 1).all() else weight, **_TREES)
+    return score(features).astype(np.float32)
 
 
 def _votes_of(case: Case, units: Units, matches: Matches, first: Floats) -> Floats:
@@ -436,8 +462,8 @@ def habit_exposures(case: Case, rng: np.random.Generator) -> dict[str, float]:
 
     def claims_by(learn: Flags, attack: Flags) -> dict[str, Claims]:
         chance = learn_matches(case, units, matches, learn[persons], rng)
-        hits.append(_accuracy(units, matches, chance, attack))
         who = persons[matches.person]
+        hits.append(_accuracy(case, units, matches, chance, who, attack))
         likely = np.flatnonzero((chance >= LEAST) & attack[who])
         claims = Claims.of_groups(
             len(case),
@@ -454,16 +480,22 @@ def habit_exposures(case: Case, rng: np.random.Generator) -> dict[str, float]:
     return found | {"habits": float(np.mean(hits))}
 
 
-def _accuracy(units: Units, matches: Matches, chance: Floats, attack: Flags) -> float:
-    """Of the units of these persons: those whose likeliest person of all is the right one.
+def _accuracy(
+    case: Case, units: Units, matches: Matches, chance: Floats, who: Ints, attack: Flags
+) -> float:
+    """Of the units of these persons: the share whose likeliest person of all is the right one.
 
-    Of equally likely ones, the last.
+    Of equally likely ones, the last. who: the object of each match.
     """
     order = np.lexsort((-np.arange(len(chance)), -chance, matches.unit))
     best = order[new_rows(matches.unit[order])]
-    right = np.zeros(len(units), np.bool_)
-    right[matches.unit[best]] = matches.true[best]
-    return share_of(right, (units.owner >= 0) & attack[units.owner])
+    right = matches.own[best[attack[who[best]]]].sum()
+    owner = case.release.owners[units.sample]
+    theirs = attack[owner] & (owner >= 0)
+    # a unit counts for its size, however many samples it has
+    each = (units.size / np.maximum(np.diff(units.offsets), 1))[owners(units.offsets)]
+    in_all = float(each[theirs].sum())
+    return float(right / in_all) if in_all else 0.0
 
 
 def resting_place(side: Trajectories, timezone: str) -> Ids:

@@ -380,8 +380,8 @@ def held_samples(case: Case) -> Flags | None:
     number = np.unique(at_places, return_inverse=True)[1].reshape(-1).astype(np.int32)
     theirs, ours = number[: len(x)], number[len(x) :]
     side = release.trajectories
-    order = np.lexsort((side.at, owner))
-    order = order[owner[order] >= 0]
+    rows = np.flatnonzero(owner >= 0)
+    order = rows[np.lexsort((side.at[rows], owner[rows]))]
     shown = Trajectories(
         offsets_of(owner[order], len(case)), ours[side.location[order]], side.at[order],
         case.original.start,

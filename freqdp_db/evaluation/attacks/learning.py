@@ -78,9 +78,12 @@ def cross_test(
     return found
 
 
-def trees(features: Features, answer: Flags, **settings: float) -> Scorer:
+def trees(
+    features: Features, answer: Flags, weight: Ints | None = None, **settings: float
+) -> Scorer:
     """Gradient-boosted trees that learn `answer`: what gives the log odds of yes, from -30 to 30.
 
+    weight: how often each row counts; None: once.
     They learn in one thread with a fixed seed: the same data give the same trees. Where all answers are the
     same, that is the answer to everything.
     """
@@ -99,7 +102,7 @@ def trees(features: Features, answer: Flags, **settings: float) -> Scorer:
     )
     threads = ThreadpoolController()
     with _at_most(1, threads):
-        model.fit(features[:, said], answer)
+        model.fit(features[:, said], answer, sample_weight=weight)
 
     def score(asked: Features) -> Shares:
         if not len(asked):

@@ -274,8 +274,8 @@ class Ways:
     @classmethod
     def of(cls, case: Case, marks: Marks) -> Ways:
         release = case.release
-        order = np.lexsort((release.true_at, release.owners))
-        order = order[release.owners[order] >= 0]
+        rows = np.flatnonzero(release.owners >= 0)
+        order = rows[np.lexsort((release.true_at[rows], release.owners[rows]))]
         owner, mark = release.owners[order], marks.of_sample[order]
         fresh = new_rows(owner, mark)
         return cls(offsets_of(owner[fresh], len(case)), mark[fresh])

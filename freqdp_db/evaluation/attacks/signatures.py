@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.evaluation.attacks.claims import score_picks
+from freqdp_db.evaluation.attacks.points import is_of_points
 from freqdp_db.evaluation.pair import Case, CellBox, Pair, hours_of_day, on_odd_days, share_of
 from freqdp_db.methods.frequency.counts import Frequencies, count_frequencies
 from freqdp_db.model.arrays import Flags, Ids, Ints, offsets_from, offsets_of, owners, within
@@ -305,8 +306,14 @@ def pick_by_clock(pair: Pair, rng: np.random.Generator) -> Ints:
 
 
 def likeness_exposures(case: Case, rng: np.random.Generator) -> dict[str, float]:
-    """`exposure.s`, `.st`, `.sq` and `.t`: protocols a and b, the ten strongest and all."""
+    """`exposure.s`, `.st`, `.sq` and `.t`: protocols a and b, the ten strongest and all.
+
+    Nothing where no trajectory has two samples: one sample tells one moment, and `habits`
+    claims all that fit.
+    """
     found: dict[str, float] = {}
+    if is_of_points(case.release):
+        return found
     for protocol in PROTOCOLS:
         pair = case.pair if protocol == "a" else days_apart(case.pair)
         for kind in KINDS:

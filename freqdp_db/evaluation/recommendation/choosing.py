@@ -133,11 +133,16 @@ class MethodToTry:
     """What is not as by default, in words."""
     given: dict[str, str] = field(default_factory=dict)
     weight: float = 1.0
-    """How long it takes to run and to measure, beside the others."""
+    """How long it takes to run and to measure, beside the others; until one of its pace was tried."""
 
     @property
     def label(self) -> str:
         return f"{self.method}, {self.variant_name}" if self.variant_name else self.method
+
+    @property
+    def pace(self) -> str:
+        """Candidates of one pace take about as long as each other."""
+        return f"{self.method}, {self.given.get('samples', 'all')}"
 
     @property
     def does(self) -> str:
@@ -205,10 +210,14 @@ LADDERS: dict[str, Ladder] = {
         MethodToTry("points", "cells of 500 m and hours of the day", _BY_CELL),
         *(
             MethodToTry(
-                "points", f"cells of 500 m and hours of the day, crowds of {crowd}",
-                {**_BY_CELL, "crowd": crowd},
+                "points", f"cells of 500 m and hours of the day, at most {most} % one object's",
+                {**_BY_CELL, "dominance": most},
             )
-            for crowd in ("10", "15", "20")
+            for most in ("45", "30")
+        ),
+        MethodToTry(
+            "points", "cells of 500 m and hours of the day, at most 30 % one object's, crowds of 20",
+            {**_BY_CELL, "dominance": "30", "crowd": "20"},
         ),
     ],
     "crowds": [
@@ -248,7 +257,7 @@ LADDERS: dict[str, Ladder] = {
     ],
 }  # fmt: skip
 _FIRST = {
-    "density": ("strict", "counts", "points", "cells", "crowds", "cut"),
+    "density": ("strict", "counts", "cells", "points", "crowds", "cut"),
     "flows": ("strict", "counts", "ends", "cut", "lg+swap+cut"),
     "trips": ("strict", "cut", "lg+swap+cut"),
 }

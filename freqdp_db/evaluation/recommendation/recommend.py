@@ -12,10 +12,11 @@ from __future__ import annotations
 import math
 import shlex
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from decimal import Decimal, InvalidOperation
+from enum import Enum, auto
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,6 +50,7 @@ from freqdp_db.evaluation.figures import (
 )
 from freqdp_db.evaluation.pair import Case
 from freqdp_db.evaluation.recommendation.choosing import (
+    ALIKE,
     FOR_THE_CURATOR,
     HEAVIEST,
     TRIALS,
@@ -170,7 +172,7 @@ _USED = 0.8
 _FEW = 20
 _WARMING_UP = 8
 """Objects of the trial that loads the kernels, or compiles them."""
-_FINDING_OUT = 1 / 30
+_FINDING_OUT = 1 / 100
 """Of the time, what a trial takes at least that tells how long one on more objects takes."""
 _MORE = 4
 """Each has so many times the objects of the one before."""
@@ -178,6 +180,7 @@ _AGAIN = 2
 """So many candidates are planned to be tried again."""
 _PLANNED = 4
 """So many ladders, the most promising, are planned to be climbed."""
+_LESS_USEFUL = "less useful than one that is within the risk, so it was not attacked"
 _NO_TIME = "no time left; allow more --minutes, or fewer --objects"
 
 
@@ -186,8 +189,10 @@ class TimeBudget:
     """The time that there is, and what has been learnt of how long a candidate takes."""
 
     seconds: float
-    per_weight: float
-    """Seconds for a candidate of weight 1."""
+    per_weight: float = 0.0
+    """Seconds for a candidate of weight 1, of a pace that is not known."""
+    paces: dict[str, float] = field(default_factory=dict)
+    """Seconds for a candidate of each pace that is known."""
     clock: Callable[[], float] = time.monotonic
     started: float = field(init=False)
 
@@ -198,20 +203,18 @@ class TimeBudget:
     def used(self) -> float:
         return self.clock() - self.started
 
+    def expected(self, variants: Sequence[MethodToTry]) -> float:
+        """Seconds for all of these."""
+        return sum(self.paces.get(v.pace, self.per_weight * v.weight) for v in variants)
+
     def allows(self, variant: MethodToTry) -> bool:
         """Whether it will end in time, by what is known so far."""
-        return self.used + self.per_weight * variant.weight <= self.seconds
+        return self.used + self.expected([variant]) <= self.seconds
 
     def took(self, variant: MethodToTry, seconds: float, *, complete: bool) -> None:
         """Learn from one with all attackers: halfway from what was thought to what was seen."""
-        if not complete:
-            return
-        self.per_weight = (self.per_weight + seconds / variant.weight) / 2
-
-
-def expected(variants: Sequence[MethodToTry], per_weight: float) -> float:
-    """Seconds for all of these."""
-    return per_weight * sum(variant.weight for variant in variants)
+        if complete:
+            self.paces[variant.pace] = (self.expected([variant]) + seconds) / 2
 
 
 @dataclass(frozen=True)
@@ -232,6 +235,16 @@ class Line:
 
     def seconds(self, samples: float) -> float:
         return self.fixed + self.of_sample * samples
+
+    @classmethod
+    def of_all(cls, lines: Iterable[Line]) -> Line:
+        """Of several trials, one after the other."""
+        every = list(lines)
+        return cls(sum(line.fixed for line in every), sum(line.of_sample for line in every))
+
+    def times(self, weight: float) -> Line:
+        """Of a trial that takes so many times as long."""
+        return Line(weight * self.fixed, weight * self.of_sample)
 
 
 def objects_within(seconds: float, samples: Ints, line: Line) -> int:
@@ -307,35 +320,57 @@ def split(trajectories: Trajectories, objects: int, seed: int) -> Split:
     )
 
 
-def try_out(
-    world: StepContext, sides: Split, request: Request, seed: int, limit: float | None = None
-) -> tuple[dict[str, float], bool]:
-    """Run a method on the members, and measure what attackers learn and what analysts keep.
+@dataclass(frozen=True)
+class TrialRelease:
+    """A method that was run on the members, and what analysts keep of it."""
 
-    limit: once an attacker has learnt more of somebody's samples, the others are left out. Also returns
-    whether all were tried.
-    """
-    few = sides.members.samples <= _FEW_SAMPLES
-    with use(SingleThread()) if few else nullcontext():
-        state, _ = run_trial(request, world, seed, sides.members)
-        if request.method.kind == "counts":
-            made = (sides.members, sides.controls, state.tables)
-            return measure_trial(world, *made, request, seed), True
-        case = Case.of(world.build.with_trajectories(sides.members), state, request.values)
-        found = usefulness(replace(case.pair, released=state.trajectories), state.places)
-        if request.method.kind == "edited":
-            found |= information_loss(case.pair)
-        case = case.about(sides.attacked)
+    request: Request
+    sides: Split
+    seed: int
+    found: dict[str, float]
+    case: Case | None
+    """The release, to be attacked; None: of counts, which are attacked already."""
+
+    def attack(self, limit: float | None = None) -> tuple[dict[str, float], bool]:
+        """What attackers learn, and what analysts keep.
+
+        limit: once an attacker has learnt more of somebody's samples, the others are left out. Also returns
+        whether all were tried.
+        """
+        found, case = dict(self.found), self.case
+        if case is None:
+            return found, True
 
         def enough(found: Mapping[str, float]) -> bool:
             return limit is not None and is_out(found, limit)
 
-        for attack in _QUICK_FIRST:
-            found |= measure_exposure(case, seed, only=[attack], enough=enough)
-            if enough(found):
-                return found, False
-        found |= measure_membership(case, seed, sides.controls)
+        with _threads_for(self.sides):
+            for attack in _QUICK_FIRST:
+                found |= measure_exposure(case, self.seed, only=[attack], enough=enough)
+                if enough(found):
+                    return found, False
+            if self.request.method.kind == "synthetic":
+                found |= measure_membership(case, self.seed, self.sides.controls)
         return with_headlines(found), True
+
+
+def _threads_for(sides: Split) -> AbstractContextManager[object]:
+    return use(SingleThread()) if sides.members.samples <= _FEW_SAMPLES else nullcontext()
+
+
+def run_on(world: StepContext, sides: Split, request: Request, seed: int) -> TrialRelease:
+    """Run a method on the members, and measure what analysts keep."""
+    with _threads_for(sides):
+        state, _ = run_trial(request, world, seed, sides.members)
+        if request.method.kind == "counts":
+            made = (sides.members, sides.controls, state.tables)
+            found = measure_trial(world, *made, request, seed)
+            return TrialRelease(request, sides, seed, found, None)
+        case = Case.of(world.build.with_trajectories(sides.members), state, request.values)
+        found = usefulness(replace(case.pair, released=state.trajectories), state.places)
+        if request.method.kind == "edited":
+            found |= information_loss(case.pair)
+        return TrialRelease(request, sides, seed, found, case.about(sides.attacked))
 
 
 # All of them.
@@ -352,6 +387,16 @@ class _Measured:
     seconds: float = 0.0
 
 
+class Tried(Enum):
+    """What became of a candidate that was tried for the first time."""
+
+    MAY_KEEP_LIMIT = auto()
+    TOO_RISKY = auto()
+    LESS_USEFUL = auto()
+    """Than one that keeps the limit: it was not attacked."""
+    LEFT_OUT = auto()
+
+
 @dataclass
 class CandidateTrials:
     """Candidates as they are tried, on whom, and what is left out."""
@@ -366,6 +411,8 @@ class CandidateTrials:
     left_out: list[tuple[MethodToTry, str]] = field(default_factory=list)
     """Each with the reason."""
     _measured: dict[str, _Measured] = field(default_factory=dict)
+    _less_useful: set[str] = field(default_factory=set)
+    """Labels of what was not attacked so far, because something more useful keeps the limit."""
 
     def try_all(
         self, ladders: Sequence[Ladder], requests: Mapping[str, Request], progress: Progress
@@ -379,10 +426,10 @@ class CandidateTrials:
             for ladder in ladders:
                 climb = Climb([method for method in ladder if method.label in requests])
                 while (method := climb.next()) is not None:
-                    rest.remove(method)
-                    found = self._try_first(method, requests[method.label])
-                    within = found is not None and self._may_keep_limit(found)
-                    climb.tried(method, within=within)
+                    first = self._try_first(method, requests[method.label], only_if_better=True)
+                    if first is not Tried.LESS_USEFUL:
+                        rest.remove(method)
+                    climb.tried(method, within=first in (Tried.MAY_KEEP_LIMIT, Tried.LESS_USEFUL))
                     stage.advance(1)
         self._try_again(progress)
         with progress.stage("try the others", len(rest), "candidates") as stage:
@@ -391,25 +438,28 @@ class CandidateTrials:
                 stage.advance(1)
         self._try_again(progress)
 
-    def _try_first(self, variant: MethodToTry, request: Request) -> _Measured | None:
-        """None: it is not possible, or there is no time."""
+    def _try_first(
+        self, variant: MethodToTry, request: Request, *, only_if_better: bool = False
+    ) -> Tried:
+        """only_if_better: it is not attacked if something more useful keeps the limit."""
         try:
             require_possible(request, self.sides.members)
         except BadInput as error:
             self.left_out.append((variant, refusal(error)))
-            return None
+            return Tried.LEFT_OUT
         # the first with a guarantee and the first without one are tried however little time
         # there is: else there is nothing to say
         if self._has_one_like(variant) and not self.budget.allows(variant):
-            self.left_out.append((variant, _NO_TIME))
-            return None
+            why = _NO_TIME if variant.label not in self._less_useful else _LESS_USEFUL
+            self.left_out.append((variant, why))
+            return Tried.LEFT_OUT
         measured = _Measured(variant, request)
-        self._try(measured)
-        return measured
-
-    def _may_keep_limit(self, measured: _Measured) -> bool:
+        if not self._try(measured, only_if_better=only_if_better):
+            self._less_useful.add(variant.label)
+            return Tried.LESS_USEFUL
         candidate = self._judged(measured)
-        return within(candidate.risk_high, candidate.half_high, self.options.risk)
+        keeps = within(candidate.risk_high, candidate.half_high, self.options.risk)
+        return Tried.MAY_KEEP_LIMIT if keeps else Tried.TOO_RISKY
 
     def _try_again(self, progress: Progress) -> None:
         """What has to be sure before it is chosen."""
@@ -425,8 +475,11 @@ class CandidateTrials:
         known = (measured.variant for measured in self._measured.values())
         return any(other.is_for_an_object == variant.is_for_an_object for other in known)
 
-    def _try(self, measured: _Measured) -> None:
-        """One trial; the first of each on the same objects, each further one on others."""
+    def _try(self, measured: _Measured, *, only_if_better: bool = False) -> bool:
+        """One trial; the first of each on the same objects, each further one on others.
+
+        False: it was not attacked, because something more useful keeps the limit.
+        """
         variant, request = measured.variant, measured.request
         limit = None
         if not measured.complete:
@@ -439,12 +492,24 @@ class CandidateTrials:
             sides = split(self.world.build.trajectories, objects, seed)
         started = time.monotonic()
         world = self.worlds.get(variant.label, self.world)
-        found, measured.complete = try_out(world, sides, request, seed, limit)
+        trial = run_on(world, sides, request, seed)
+        if only_if_better and self._is_less_useful(trial):
+            return False
+        found, measured.complete = trial.attack(limit)
         took = time.monotonic() - started
         measured.trials.append(found)
         measured.seconds += took
         self.budget.took(variant, took, complete=measured.complete)
         self._measured[variant.label] = measured
+        return True
+
+    def _is_less_useful(self, trial: TrialRelease) -> bool:
+        """Whether something keeps the limit that is so much more useful that this cannot be chosen."""
+        best, purpose = choose(self.candidates, self.options.risk).recommended, self.options.purpose
+        serves = trial.request.method.kind in purpose.kinds
+        if best is None or best.usefulness is None or not serves:
+            return False
+        return purpose.score(trial.found) < best.usefulness - ALIKE
 
     def _may_stop(self, request: Request) -> bool:
         """Whether its risk matters only if it is within the limit.
@@ -475,6 +540,7 @@ def try_all(
     row: BuildRow,
     build: Build,
     options: RecommendOptions,
+    budget: TimeBudget,
     progress: Progress,
 ) -> CandidateTrials:
     """Every candidate that is possible and fits into the time."""
@@ -502,54 +568,83 @@ def try_all(
         elif request.method.kind == "counts":
             worlds[label] = make_world(database, build, request.method, request.values)
     possible = [[m for m in ladder if m.label in requests] for ladder in ladders]
-    sides, budget = _prepare(world, possible, options, progress)
+    sides = _prepare(world, possible, requests, worlds, options, budget, progress)
     trials = CandidateTrials(dataset, options, world, sides, budget, worlds, left_out)
     trials.try_all(possible, requests, progress)
     return trials
 
 
 def _prepare(
-    world: StepContext, ladders: Sequence[Ladder], options: RecommendOptions, progress: Progress
-) -> tuple[Split, TimeBudget]:
+    world: StepContext,
+    ladders: Sequence[Ladder],
+    requests: Mapping[str, Request],
+    worlds: Mapping[str, StepContext],
+    options: RecommendOptions,
+    budget: TimeBudget,
+    progress: Progress,
+) -> Split:
     """Find out how long it takes, how many objects fit into the time, and say so."""
     build = world.build
     in_all = len(build.trajectories)
     most = options.objects or in_all
     samples = np.cumsum(build.trajectories.lengths[chosen(in_all, options.seed)])
-    allowed = 60 * options.minutes
-    objects, tried, seconds = min(most, _WARMING_UP), [0.0], [0.0]
+    # of each ladder what shows most, which takes longest
+    promising = [ladder[0] for ladder in ladders if ladder][:_PLANNED]
+    lines: dict[str, Line] = {}
     with progress.stage("get ready") as stage:
-        try_out(
-            world,
-            split(build.trajectories, objects, options.seed),
-            HEAVIEST.request(),
-            options.seed,
-        )
-        while True:
-            started = time.monotonic()
-            trial = split(build.trajectories, objects, options.seed)
-            try_out(world, trial, TYPICAL.request(), options.seed)
-            tried.append(float(samples[objects - 1]))
-            seconds.append(time.monotonic() - started)
-            stage.advance(1)
-            if objects == most or (objects >= _FEW and seconds[-1] >= _FINDING_OUT * allowed):
-                break
-            objects = min(objects * _MORE, most)
+        few = split(build.trajectories, min(most, _WARMING_UP), options.seed)
+        run_on(world, few, HEAVIEST.request(), options.seed).attack()
+        for variant in (TYPICAL, *promising):
+            if variant.pace not in lines:
+                request = requests.get(variant.label, variant.request())
+                known = worlds.get(variant.label, world)
+                lines[variant.pace] = _time_trials(known, request, options, samples[:most])
+                stage.advance(1)
+    typical = lines[TYPICAL.pace]
+
+    def line_of(variant: MethodToTry) -> Line:
+        return lines.get(variant.pace) or typical.times(variant.weight)
+
     # what is recommended is tried again, and perhaps another one or two after it
-    again = [TYPICAL] * (_AGAIN * (TRIALS - 1))
-    planned = expected([*steps_to_climb(ladders[:_PLANNED]), *again], 1.0)
-    line = Line.through(tried, seconds)
-    objects = options.objects or objects_within(allowed / planned, samples, line)
-    per_weight = line.seconds(float(samples[objects - 1]))
+    likeliest = next((method for method in promising if not method.is_for_an_object), TYPICAL)
+    again = [likeliest] * (_AGAIN * (TRIALS - 1))
+    planned = Line.of_all(
+        line_of(variant) for variant in [*steps_to_climb(ladders[:_PLANNED]), *again]
+    )
+    objects = options.objects or objects_within(budget.seconds - budget.used, samples, planned)
+    in_trial = float(samples[objects - 1])
+    budget.per_weight = typical.seconds(in_trial)
+    budget.paces = {pace: line.seconds(in_trial) for pace, line in lines.items()}
     sides = split(build.trajectories, objects, options.seed)
     variants = [method for ladder in ladders for method in ladder]
-    needed = expected([*variants, *again], per_weight)
+    needed = budget.used + budget.expected([*variants, *again])
     progress.note(
         f"Trying {len(variants)} candidates on {len(sides.members):,} objects, of which "
         f"{len(sides.attacked):,} are attacked, with {len(sides.controls):,} others held out (of "
-        f"{in_all:,}): {how_long(needed, allowed)}."
+        f"{in_all:,}): {how_long(needed, budget.seconds)}."
     )
-    return sides, TimeBudget(allowed, per_weight)
+    return sides
+
+
+def _time_trials(
+    world: StepContext, request: Request, options: RecommendOptions, samples: Ints
+) -> Line:
+    """How long trials on more and more objects take, until one takes long enough.
+
+    samples: for one object, for two, and so on.
+    """
+    most = len(samples)
+    objects, tried, seconds = min(most, _WARMING_UP), [0.0], [0.0]
+    while True:
+        started = time.monotonic()
+        sides = split(world.build.trajectories, objects, options.seed)
+        run_on(world, sides, request, options.seed).attack()
+        tried.append(float(samples[objects - 1]))
+        seconds.append(time.monotonic() - started)
+        enough = seconds[-1] >= _FINDING_OUT * 60 * options.minutes
+        if objects == most or (objects >= _FEW and enough):
+            return Line.through(tried, seconds)
+        objects = min(objects * _MORE, most)
 
 
 # The recommendation, and its page.
@@ -570,8 +665,9 @@ def recommend_on(
     folder = options.out or Path(f"recommend_{name}")
     (file,) = files_in(folder, [PAGE], overwrite=options.overwrite)
     progress = begin()
+    budget = TimeBudget(60 * options.minutes)
     build = load_build(database, row.build_id, progress)
-    trials = try_all(database, dataset, row, build, options, progress)
+    trials = try_all(database, dataset, row, build, options, budget, progress)
     candidates, sides = trials.candidates, trials.sides
     choice = choose(candidates, options.risk)
     picked = choice.picked

@@ -76,6 +76,11 @@ def left_out(values: Mapping[str, Any], protected: ProtectedUnit) -> list[str]:
         said.append("Of each piece only the first and the last sample are in it.")
     if values.get("share") is not None:
         said.append(f"A random {values['share']:f} % of the samples are in it.")
+    if values.get("dominance") is not None:
+        said.append(
+            f"Of its samples of a place and hour of the day, at most {values['dominance']:f} % are one "
+            f"{protected.noun}'s; this is no differential privacy."
+        )
     if values.get("dates") is not None:
         said.append(
             f"Dates were left out: times are {_TIMES[values['dates']]}, which is not when they happened."

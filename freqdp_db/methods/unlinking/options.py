@@ -188,6 +188,11 @@ class PointsOptions(CrowdOptions):
         Number(Decimal(100), "20", unit="per cent", decimals=3),
         "Publish so many per cent of the samples, drawn at random. Default: all.",
     )
+    dominance: Decimal | None = parameter(
+        Number(Decimal(100), "33", unit="per cent", decimals=3),
+        "Of the samples published of a place and hour of the day, at most so many per cent are one "
+        "object's: further ones, drawn at random, are left out. Default: any number.",
+    )
     clock: int | None = parameter(*_CLOCK, of_build=_clock_of)
     grain: Decimal | None = parameter(*_GRAIN, of_build=_grain_of)
     beside: str | None = parameter(*BESIDE, public=False)

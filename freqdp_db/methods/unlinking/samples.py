@@ -7,6 +7,13 @@ for nobody. They may have been there ever, in the same hour of any day, or on th
 dataset's time zone. It is no guarantee: a crowd at a place says nothing about who of it a trajectory
 belongs to.
 
+*The dominance rule*: of the published samples of a place and hour of the day, by the dataset's time zone,
+no object has more than a given share. What is too much is left out: everybody keeps at most the same number
+of samples there, the largest that the rule allows, and which ones is drawn. Where fewer objects were than
+the rule asks for (four, at 30 per cent), nothing is left. Whoever knows that somebody is usually at a place
+at that hour, and claims what is published of it, is right for no larger share of it, unless others were
+there at the same moments.
+
 *No dates*: released times are the weekday, hour and minute in one week for all, or the hour and minute.
 All times move by whole weeks, or whole days, of the dataset's wall clock into one week of the data's own
 period: that of the middle sample of the build, or the nearest one in which no clock is put forward or back;
@@ -18,6 +25,7 @@ piece of a trip ends with its week or day, and where the zone's clock changes, s
 from __future__ import annotations
 
 from dataclasses import replace
+from decimal import Decimal
 
 import numpy as np
 
@@ -122,6 +130,89 @@ def check_crowd(
         raise VerificationFailed("a sample is published where too few objects were")
     if (~kept & enough).any():
         raise VerificationFailed("a sample was left out although enough objects were there")
+
+
+# --- The dominance rule ---
+
+
+def within_dominance(
+    state: WorkingSet, timezone: str, rows: Ints, percent: Decimal, order: Ints
+) -> Flags:
+    """Which of some samples of a state, with devices hidden, may be published under the dominance rule.
+
+    order: a number drawn for each of them; of one object, place and hour the lowest are kept.
+    """
+    cell, owner = _cells(state, "hour", timezone)[rows], state.owners()[rows]
+    by_owner = np.lexsort((order, owner, cell))
+    fresh = new_rows(cell[by_owner], owner[by_owner])
+    first = np.flatnonzero(fresh)
+    count = np.diff(first, append=len(rows))
+    cells = np.flatnonzero(new_rows(cell[by_owner[first]]))
+    most = np.repeat(_most_of_each(count, cells, percent), np.diff(cells, append=len(first)))
+    rank = np.arange(len(rows)) - np.repeat(first, count)
+    kept = np.empty(len(rows), np.bool_)
+    kept[by_owner] = rank < np.repeat(most, count)
+    return kept
+
+
+def _most_of_each(count: Ints, cells: Ints, percent: Decimal) -> Ints:
+    """How many samples an object may have at most in each cell; `count` has them by cell and object.
+
+    cells: where each cell begins. If some number keeps the rule, all smaller ones do.
+    """
+    if not len(cells):
+        return np.zeros(0, np.int64)
+    low, high = np.zeros(len(cells), np.int64), np.maximum.reduceat(count, cells)
+    objects = np.diff(cells, append=len(count))
+    while (low < high).any():
+        middle = (low + high + 1) // 2
+        published = np.add.reduceat(np.minimum(count, np.repeat(middle, objects)), cells)
+        keeps = ~_dominates(middle, published, percent)
+        low, high = np.where(keeps, middle, low), np.where(keeps, high, middle - 1)
+    return low
+
+
+def _dominates(one: Ints, published: Ints, percent: Decimal) -> Flags:
+    """Whether so many of so many samples are more than the rule allows; in whole numbers."""
+    more: Flags = one * 100_000 > int(percent * 1_000) * published
+    return more
+
+
+def check_dominance(
+    world: StepContext, before: WorkingSet, rows: Ints, kept: Flags, percent: Decimal
+) -> None:
+    """Refuse unless the dominance rule holds for what was kept of these rows, and nothing more could be.
+
+    Counts are tables by cell and object, and what one more sample for everybody would do is tried out.
+
+    Raises:
+        VerificationFailed: an object has too much of what is published of a place and hour, or a sample was
+            left out although the rule allows it.
+    """
+    local = local_times(before.trajectories.at[rows], world.build.timezone)
+    hour, place = local % DAY_US // HOUR_US, before.trajectories.location[rows]
+    cell = np.unique(place.astype(np.int64) * _OF_A_DAY + hour, return_inverse=True)[1]
+    objects = len(before.trajectories)
+    pair = cell * objects + before.owners()[rows]
+    pairs, number = np.unique(pair, return_inverse=True)
+    there, shown = (
+        np.bincount(number[which], minlength=len(pairs)) for which in (kept | ~kept, kept)
+    )
+    cell_of = pairs // objects
+    most = np.zeros(int(cell_of.max(initial=-1)) + 1, np.int64)
+    np.maximum.at(most, cell_of, shown)
+
+    def published(by_object: Ints) -> Ints:
+        return np.bincount(cell_of, by_object, len(most)).astype(np.int64)
+
+    if _dominates(most, published(shown), percent).any():
+        raise VerificationFailed("an object has too large a share of a place and hour")
+    if not np.array_equal(shown, np.minimum(there, most[cell_of])):
+        raise VerificationFailed("objects of a place and hour do not keep equally many samples")
+    more = most + 1
+    allowed = ~_dominates(more, published(np.minimum(there, more[cell_of])), percent)
+    if (allowed[cell_of] & (there > shown)).any():
+        raise VerificationFailed("a sample was left out although the dominance rule allows it")
 
 
 # --- No dates ---

@@ -31,9 +31,11 @@ from freqdp_db.methods.unlinking.options import CutOptions, PointsOptions, SwapO
 from freqdp_db.methods.unlinking.samples import (
     check_crowd,
     check_dates,
+    check_dominance,
     column_comments,
     find_crowded,
     leave_out_dates,
+    within_dominance,
 )
 from freqdp_db.model.arrays import Groups, Ids, Ints
 from freqdp_db.model.trajectories import Trajectories
@@ -301,11 +303,15 @@ _WORDS = 2**63
 def pick_points(
     world: StepContext, hidden: WorkingSet, options: PointsOptions, source: RandomSource
 ) -> Ints:
-    """The samples to publish: those with a crowd, and of them a share that is drawn."""
+    """The samples to publish: those with a crowd, of them a share that is drawn, and of these what nobody
+    dominates."""
     rows = np.flatnonzero(find_crowded(world, hidden, options))
-    if options.share is None:
-        return rows
-    return rows[source.uniform_words(len(rows)) < int(options.share * _WORDS / 100)]
+    if options.share is not None:
+        rows = rows[source.uniform_words(len(rows)) < int(options.share * _WORDS / 100)]
+    if options.dominance is not None:
+        order = source.uniform_words(len(rows))
+        rows = rows[within_dominance(hidden, world.build.timezone, rows, options.dominance, order)]
+    return rows
 
 
 def check_points(
@@ -319,8 +325,8 @@ def check_points(
 
     Raises:
         VerificationFailed: two samples under one id, rows in another order than that of the ids, a
-            sample that is not in the input or twice in the release, without its crowd, or left out for no
-            reason.
+            sample that is not in the input or twice in the release, without its crowd, against the
+            dominance rule, or left out for no reason.
     """
     old, new = before.trajectories, after.trajectories
     if (new.lengths != 1).any() or len(np.unique(after.key)) != len(new):
@@ -343,10 +349,14 @@ def check_points(
     check_dates(world, old.at[sample], after, options.dates)
     drawn_ones = np.zeros(old.samples, np.bool_)
     drawn_ones[rows] = True
-    if options.share is None:
-        check_crowd(world, before, np.arange(old.samples), drawn_ones, options)
-    else:
-        check_crowd(world, before, rows, np.ones(len(rows), np.bool_), options)
+    asked = np.ones(old.samples, np.bool_) if options.share is None else drawn_ones
+    if options.dominance is not None:
+        may = asked & find_crowded(world, before, options)
+        some = np.flatnonzero(may)
+        check_dominance(world, before, some, drawn_ones[some], options.dominance)
+        asked = asked & (drawn_ones | ~may)
+    chosen = np.flatnonzero(asked)
+    check_crowd(world, before, chosen, drawn_ones[chosen], options)
     return {"points": len(new), "objects": len(np.unique(after.owners()))}
 
 
