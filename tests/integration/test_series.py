@@ -290,7 +290,8 @@ def test_two_workers_make_no_window_twice(city: str) -> None:
         )
         for _ in range(2)
     ]
-    assert [process.wait(timeout=300) for process in running] == [0, 0]
+    # whoever finds the dataset being built puts its job off
+    assert {process.wait() for process in running} <= {0, 6}
     while value(city, "SELECT count(*) FROM freqdp.job WHERE state IN ('waiting', 'running')"):
         serve(city)
     assert len(_partitions(city)) == 3
