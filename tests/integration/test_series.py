@@ -336,18 +336,6 @@ def test_schedules_with_windows_in_freqdp_toml(city: str, tmp_path: Path) -> Non
     freqdp(city, "apply", "--file", str(file)).refused("none of day, week, month")
 
 
-def test_a_schedule_that_makes_no_sense_is_refused(city: str) -> None:
-    for options, words in (
-        (("--window", "yesterday"), "none of day, week, month"),
-        (("--since", "2024-03-04"), "for schedules with --window"),
-        (("--window", "week", "--since", "2024-03-04"), "is a day"),
-        (("--window", "day", "--since", "2024-03-40"), "not a window"),
-        (("--window", "day", "--series", "a" * 50), "not a usable name"),
-    ):
-        freqdp(city, "schedule", "add", "city", *LG, "--at", "0 3 * * *", *options).refused(words)
-    assert query(city, "SELECT count(*) FROM freqdp.schedule") == [(0,)]
-
-
 def test_a_series_in_the_database_for_analysts(city: str, shared_server: SharedServer) -> None:
     for day in DAYS[:2]:
         _make(city, day)
