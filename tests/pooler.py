@@ -7,18 +7,17 @@ import shutil
 import socket
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
+from world import wait_for
 
 from freqdp_db.server.embedded import Account, connection_url
 
 PROGRAM = shutil.which("pgbouncer", path=os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin"]))
-_SECONDS = 20.0
 _POOL = 40
 
 
@@ -49,11 +48,11 @@ def pooled(url: str) -> Iterator[str]:
         try:
             front = {"host": "127.0.0.1", "port": port, "dbname": "freqdp", "user": behind["user"]}
             dsn = connection_url(" ".join(f"{key}={value}" for key, value in front.items()))
-            _wait_for(dsn)
+            wait_for(lambda: _answers(dsn), "the pooler")
             yield dsn
         finally:
             process.terminate()
-            process.wait(_SECONDS)
+            process.wait()
 
 
 def _as_server_account(behind: dict[str, object]) -> dict[str, object]:
@@ -71,12 +70,8 @@ def _free_port() -> int:
         return port
 
 
-def _wait_for(dsn: str) -> None:
-    deadline = time.monotonic() + _SECONDS
-    while True:
-        try:
-            psycopg.connect(dsn).close()
-            return
-        except psycopg.OperationalError:
-            assert time.monotonic() < deadline, "the pooler does not answer"
-            time.sleep(0.05)
+def _answers(dsn: str) -> bool:
+    with suppress(psycopg.OperationalError):
+        psycopg.connect(dsn).close()
+        return True
+    return False

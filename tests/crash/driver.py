@@ -19,12 +19,12 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from freqdp_db.cli import main
 from freqdp_db.dataset import building
-from freqdp_db.db import builds, releases, staging
+from freqdp_db.db import builds, connection, releases, staging
 from freqdp_db.db import copy as layout
 from freqdp_db.db import source_rows as source
 from freqdp_db.methods.frequency.steps import LocalStep
@@ -100,6 +100,12 @@ def amid_read(chunks: int) -> Patch:
     return patch
 
 
+def while_waiting(pause: Pause) -> None:
+    """Stop where somebody else was found at work, before it is asked again."""
+    connection.time = SimpleNamespace(**vars(time))  # type: ignore[assignment]
+    before(connection.time, "sleep")(pause)
+
+
 def _stop_after(rows: Iterable[Any], chunks: int, pause: Pause) -> Iterator[Any]:
     passed = 0
     for chunk in rows:
@@ -139,7 +145,7 @@ MOMENTS: dict[str, Patch] = {
     "published: before sweeping": before(pipeline, "sweep_builds"),
     "published: before the answer": after(pipeline, "run"),
     "holding the release": before(pipeline, "load_build"),
-    "holding the dataset": before(building, "read_source"),
+    "waiting for another": while_waiting,
 }
 
 

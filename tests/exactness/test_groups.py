@@ -203,24 +203,6 @@ def test_areas_with_two_plain_times(url: str) -> None:
     freqdp(url, "release", "export", "week", "--format", "mfjson").refused("has areas")
 
 
-def test_what_cannot_be_is_refused_and_nothing_written(url: str) -> None:
-    def releases() -> Any:
-        return query(url, "SELECT count(*) FROM freqdp.release")
-
-    before = releases()
-    for method, options, words in (
-        ("glove", ("--k", "50"), ("--k 50", "14 objects")),
-        ("w4m", ("--k", "50"), ("--k 50",)),
-        ("klt", (), ("points of interest",)),
-        ("klt", ("--poi", "world.nothing"), ("--poi", "nothing")),
-        ("klt", ("--poi", "world.poi", "--category", "kind"), ("--category", "kind")),
-        ("klt", ("--poi", "world.poi", "--l", "9"), ("--l 9", "4 categories")),
-        ("klt", ("--poi", "demo.city", "--category", "at; DROP"), ("--category",)),
-    ):
-        freqdp(url, "anonymize", "city", "--method", method, *options).refused(*words)
-    assert releases() == before
-
-
 def test_asked_for_in_sql(url: str) -> None:
     ((found,),) = query(
         url,

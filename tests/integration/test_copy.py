@@ -148,7 +148,6 @@ def test_files_above_1023(database_url: str, many_files: None) -> None:
         assert len(read_arrays(raw, slow, WAITING)["n"]) == 1000
 
 
-@pytest.mark.timeout(60)
 def test_server_goes_while_rows_are_sent(database_url: str) -> None:
     """An error, and soon: what follows is not made in vain."""
     made = 0

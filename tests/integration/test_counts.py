@@ -10,7 +10,7 @@ from typing import Any
 import pyogrio
 import pytest
 from servers import SharedServer, clone_of, cloned
-from world import freqdp, query, value, written
+from world import freqdp, query, value
 
 from freqdp_db.methods.counts import plan
 from freqdp_db.release import pipeline, planning
@@ -179,40 +179,6 @@ def test_roads(town: str, tmp_path: Path) -> None:
     assert freqdp(town, "plan", *asked[1:]).succeeded()["steps"][0]["roads_road_margin"] > 0
 
 
-def test_roads_that_are_refused(town: str) -> None:
-    query(
-        town,
-        "CREATE VIEW of_the_source AS SELECT 1 AS id, 1 AS source, 2 AS target, "
-        "ST_MakeLine(min(geom), max(geom)) AS geom FROM demo.city",
-    )
-    query(
-        town,
-        "CREATE TABLE elsewhere AS SELECT 1 AS id, 1 AS source, 2 AS target, "
-        "ST_GeomFromText('LINESTRING(9 9, 9 9.1)', 4326) AS geom",
-    )
-    query(
-        town,
-        "CREATE TABLE nowhere_on_earth AS SELECT 1 AS id, 1 AS source, 2 AS target, "
-        "ST_GeomFromText('LINESTRING(4e8 5e9, 4e8 6e9)', 4326) AS geom",
-    )
-    query(
-        town,
-        "CREATE VIEW in_words AS SELECT 'road ' || id AS id, source, target, geom FROM demo.town_roads",
-    )
-    before = written(town)
-    for options, said in (
-        (("--roads", "public.nowhere_on_earth"), "cannot be read as roads in SRID"),
-        (("--roads", "public.in_words"), "cannot be read as roads in SRID"),
-        (("--roads", "public.of_the_source"), "reads the rows of"),
-        (("--roads", "public.nowhere"), "there is no table"),
-        (("--roads", "demo.poi"), "has no column that looks like source"),
-        (("--roads", "public.elsewhere"), "no road has its middle in one of the zones"),
-        (("--tables", "visits,roads"), "no table of roads is named"),
-    ):
-        freqdp(town, *COUNTS, *options).refused(said)
-    assert written(town) == before
-
-
 def test_chosen_tables_alone(town: str) -> None:
     made = freqdp(town, *COUNTS, "--tables", "visits", "--epsilon", "1").succeeded()
     assert sorted(name.rpartition("town_1_")[2] for name in made["relations"]) == [
@@ -245,17 +211,3 @@ def test_a_changed_number_is_found(town: str) -> None:
         answer = freqdp(town, "release", "verify", "town_1")
         assert answer.code == 3 and f"town_1_{table}" in answer.err
         query(town, change % "-")
-
-
-def test_bad_input_spends_nothing(town: str) -> None:
-    for options, said in (
-        (("--zones", "grid:2km", "--tables", "visits", "--threshold", "5"), "--threshold"),
-        (("--zones", "grid:2km", "--tables", "visits,cars"), "--tables"),
-        (("--zones", "circle:3"), "--zones"),
-        (("--zones", "grid:2km", "--bins", "minute"), "--bins"),
-        (("--zones", "grid:10m"), "zones are too many"),
-        ((), "--zones"),
-    ):
-        freqdp(town, "anonymize", "town", "--method", "counts", *options).refused(said)
-    assert value(town, "SELECT count(*) FROM freqdp.spend WHERE kind = 'spend'") == 0
-    assert value(town, "SELECT count(*) FROM freqdp.release") == 0

@@ -53,8 +53,3 @@ def test_a_release_with_one(released: str, tmp_path: Path) -> None:
     assert page.count("No, within the bound") == 3, "all three questions"
     assert "Nothing is proved for one object" not in page
     assert "edited: lg (edited), readable by analysts" in page
-
-
-def test_one_report_at_a_time(released: str) -> None:
-    asked = ("release", "report", "edited", "--evidence", "--public")
-    freqdp(released, *asked).refused("two reports")

@@ -421,19 +421,6 @@ def test_baselines(url: str, method: str) -> None:
     verify(url, made["name"])
 
 
-def test_a_guarantee_for_an_object_needs_public_facts(url: str) -> None:
-    query(url, "UPDATE freqdp.dataset SET region = NULL")
-    refused = freqdp(url, "anonymize", "city", "--method", "strict").refused("region", "public")
-    assert "dataset set city --region" in refused["remedy"]
-    for option, given in (
-        ("--region", "1,2,3"), ("--region", "5,5,4,6"), ("--epsilon", "0"), ("--epsilon", "21"),
-        ("--delta", "0.1"), ("--accounting", "loose"), ("--size", "0"), ("--every", "0s"),
-        ("--period", "2024-03-09/2024-03-01"),
-    ):  # fmt: skip
-        freqdp(url, "anonymize", "city", "--method", "strict", option, given).refused(option, given)
-    assert value(url, "SELECT count(*) FROM freqdp.release") == 0
-
-
 def test_a_region_with_an_outline(url: str, tmp_path: Path) -> None:
     """From a file of GeoJSON or WKT, and from a table of polygons: the same region."""
     query(url, "CREATE TABLE demo.area AS SELECT ST_Buffer(ST_Centroid(ST_Extent(geom)::geometry), "

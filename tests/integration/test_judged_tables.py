@@ -89,19 +89,3 @@ def test_rule_books(tables: str) -> None:
     query(tables, "CREATE TABLE hand.one AS SELECT 1 AS id, at, geom FROM hand.nobody LIMIT 1")
     alone = freqdp(tables, "evaluate", "--table", "hand.one", *_COLUMNS, "--rules", "usdot")
     assert alone.code == 0 and all(r["passed"] for r in alone.document["rules"])
-
-
-def test_what_is_refused(tables: str) -> None:
-    def refused(table: str, *more: str, words: str) -> None:
-        freqdp(tables, "evaluate", "--table", table, *more).refused(words)
-
-    refused("hand.gone", *_COLUMNS, words="--table")
-    refused("hand.nothing", *_COLUMNS, words="no row that can be used")
-    refused("hand.renamed", *_COLUMNS, "--key", "demo.city", words="--key demo.city has")
-    refused("hand.renamed", *_COLUMNS, "--rules", "gdpr", words="none of mds, usdot")
-    refused("hand.renamed", "--against", "city", "--trajectory", "van", "--time", "at", "--geom", "geom",
-            words="--trajectory 'van'")  # fmt: skip
-    freqdp(tables, "evaluate", "r", "--table", "hand.renamed", *_COLUMNS).refused(
-        "do not go together"
-    )
-    assert freqdp(tables, "evaluate").code == 2

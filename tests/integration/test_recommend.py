@@ -85,12 +85,6 @@ def test_histories_rule_out_unlinking_and_say_what_that_costs(
     assert "keep nobody's history" in found["guarantee"]
 
 
-def test_bad_places(city: str, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    freqdp(city, "recommend", "city", "--out", str(tmp_path / "file")).refused("is not a folder")
-    freqdp(city, "recommend", "nowhere", "--out", str(tmp_path / "r")).refused("nowhere")
-
-
 def test_a_release_that_exposes_says_so_once(city: str, capsys: pytest.CaptureFixture[str]) -> None:
     line = (
         "Risk: in a release of this kind nearly everybody can be found by who knows a few samples "

@@ -718,25 +718,6 @@ def test_budget_refusal_explains_itself(released: str) -> None:
     assert freqdp(released, "ledger", "verify").succeeded()["valid"] is True
 
 
-def test_time_step(city: str) -> None:
-    seconds = 300
-    anonymize(city, "city", "lg", "--time-step", "5min", "--as", "coarse")
-    assert query(
-        city,
-        "SELECT count(*) FILTER (WHERE extract(epoch FROM sampled_at) %% %s <> 0), count(*) > 0 "
-        "FROM freqdp_release.coarse",
-        seconds,
-    ) == [(0, True)]
-    assert query(
-        city,
-        "SELECT count(*) FROM (SELECT sampled_at < lag(sampled_at) OVER ("
-        "PARTITION BY trajectory_id ORDER BY seq) AS falls FROM freqdp_release.coarse) s WHERE falls",
-    ) == [(0,)]
-    parameters = value(city, "SELECT parameters FROM freqdp_release.catalog")
-    assert float(parameters["time_step"]) == seconds
-    verify(city, "coarse")
-
-
 def test_curators_and_analysts_get_the_same_names_and_numbers(released: str) -> None:
     analyst = make_conninfo(released, options="-c role=freqdp_analyst")
     for command in (("release", "show", "r"), ("release", "list")):
@@ -749,18 +730,6 @@ def test_curators_and_analysts_get_the_same_names_and_numbers(released: str) -> 
     plan = freqdp(released, "plan", "city", "--method", "lg").succeeded()
     assert plan["parameters"] == curators["parameters"]
     assert "did you mean r?" in freqdp(analyst, "release", "show", "rr").refused()["remedy"]
-
-
-@pytest.mark.parametrize("method", ["gl", "pure-l"])
-def test_methods(city: str, method: str) -> None:
-    answer = anonymize(city, "city", method, "--epsilon", "0.8")
-    mechanisms = {"gl": ["global", "local"], "pure-l": ["local"]}[method]
-    assert [step["mechanism"] for step in answer["steps"]] == mechanisms
-    shares = {m: Decimal("0.8") / len(mechanisms) for m in mechanisms}
-    for mechanism in ("global", "local"):
-        found = answer["parameters"].get(f"epsilon_{mechanism}", 0)
-        assert Decimal(str(found)) == shares.get(mechanism, 0)
-    verify(city, answer["name"])
 
 
 @pytest.mark.parametrize("method", ["sc", "rsc"])

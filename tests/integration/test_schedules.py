@@ -129,26 +129,6 @@ def test_windows_of_two_schedules_share_a_build(url: str) -> None:
     freqdp(url, "anonymize", "d", *PURE, "--series", "open").refused("open", "window for each day")
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (("--name", "other"), ("'other'", "is a dataset")),
-        (("--name", "x_current"), ("the schedule's name", "reserved")),
-        (("--name", "a/b"), ("the schedule's name",)),
-        (("--name", "x" * 45), ("the schedule's name",)),
-        (("--name", "d"), ("schedule 'd'",)),
-        (("--name", "open", "--series", "s"), ("--series", "--window")),
-    ],
-)
-def test_names_that_are_refused(url: str, options: tuple[str, ...], words: tuple[str, ...]) -> None:
-    _add(url, *LG)
-    freqdp(url, "dataset", "add", "other", "--from", "world.points", "--object", "object", "--time", "at",
-           "--geom", "geom").succeeded()  # fmt: skip
-    before = written(url)
-    freqdp(url, "schedule", "add", "d", "--at", "@daily", *PURE, *options).refused(*words)
-    assert written(url) == before
-
-
 def test_a_dataset_is_not_called_as_a_series(url: str) -> None:
     add = ("--from", "world.points", "--object", "object", "--time", "at", "--geom", "geom")
     _add(url, *LG, "--name", "open")
@@ -159,20 +139,6 @@ def test_a_dataset_is_not_called_as_a_series(url: str) -> None:
     withdraw(url, "open_1")
     freqdp(url, "dataset", "add", "open", *add).succeeded()
     freqdp(url, "anonymize", "d", *LG, "--series", "open").refused("'open' is a dataset")
-
-
-def test_schedules_whose_releases_undo_each_other(url: str) -> None:
-    """One of the two would be refused every night: said when the second is made."""
-    cut = ("--method", "cut")
-    _add(url, *cut, "--keep", "1")
-    for method in (("--method", "swap"), LG):
-        freqdp(url, "schedule", "add", "d", "--name", "open", "--at", "@daily", *method).refused(
-            "schedule 'd'", "undoes the unlinking"
-        )
-    freqdp(url, "schedule", "add", "d", "--name", "open", "--at", "@daily", *cut).refused(
-        "asks for the same"
-    )
-    _add(url, *LG, "--name", "inside", "--hold")
 
 
 def test_a_schedule_that_request_release_would_refuse(url: str, tmp_path: Path) -> None:

@@ -290,7 +290,8 @@ def test_two_workers_make_no_window_twice(city: str) -> None:
         )
         for _ in range(2)
     ]
-    assert [process.wait(timeout=300) for process in running] == [0, 0]
+    # whoever finds the dataset being built puts its job off
+    assert {process.wait() for process in running} <= {0, 6}
     while value(city, "SELECT count(*) FROM freqdp.job WHERE state IN ('waiting', 'running')"):
         serve(city)
     assert len(_partitions(city)) == 3
@@ -333,18 +334,6 @@ def test_schedules_with_windows_in_freqdp_toml(city: str, tmp_path: Path) -> Non
     assert freqdp(city, "apply", "--file", str(file)).succeeded()["changes"] == []
     file.write_text(file.read_text().replace('"day"', '"hour"'))
     freqdp(city, "apply", "--file", str(file)).refused("none of day, week, month")
-
-
-def test_a_schedule_that_makes_no_sense_is_refused(city: str) -> None:
-    for options, words in (
-        (("--window", "yesterday"), "none of day, week, month"),
-        (("--since", "2024-03-04"), "for schedules with --window"),
-        (("--window", "week", "--since", "2024-03-04"), "is a day"),
-        (("--window", "day", "--since", "2024-03-40"), "not a window"),
-        (("--window", "day", "--series", "a" * 50), "not a usable name"),
-    ):
-        freqdp(city, "schedule", "add", "city", *LG, "--at", "0 3 * * *", *options).refused(words)
-    assert query(city, "SELECT count(*) FROM freqdp.schedule") == [(0,)]
 
 
 def test_a_series_in_the_database_for_analysts(city: str, shared_server: SharedServer) -> None:

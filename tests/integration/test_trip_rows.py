@@ -124,20 +124,6 @@ def test_what_has_no_time_is_counted(fleet: str) -> None:
     assert built["excluded"]["null_position"] == 21
 
 
-def test_refusals(fleet: str) -> None:
-    for columns, words in (
-        (("--geom", "flat"), ("--time is missing",)),
-        (("--geom", "flat", "--time", "flat"), ("'flat'", "no times")),
-        (("--geom", "flat", "--time", "trip"), ("'trip'", "integer", "lines")),
-        (("--geom", "way,flat", "--time", "trip"), ("--geom 'way,flat'",)),
-        (("--geom", "way", "--time", "trip,trip"), ("--geom 'way' only one",)),
-        (("--geom", "way,flat", "--time", "trip,van"), ("integer and text",)),
-        (("--geom", "way,nothing", "--time", "trip,trip"), ("'nothing'", "no such column")),
-    ):
-        add = ("dataset", "add", "no", "--from", "fleet.line", *OBJECT, *columns)
-        freqdp(fleet, *add).refused(*words)
-
-
 def test_a_file_says_the_same(fleet: str, tmp_path: Path) -> None:
     file = tmp_path / "freqdp.toml"
     file.write_text(

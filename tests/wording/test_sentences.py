@@ -23,7 +23,7 @@ from freqdp_db.methods.registry import METHODS
 from freqdp_db.methods.relations import TRAJECTORIES
 from freqdp_db.privacy.guarantee import ProtectedUnit
 from freqdp_db.release.budgets import in_words
-from freqdp_db.release.catalogue import said_of, whole_user
+from freqdp_db.release.catalogue import notes_for, said_of, whole_user
 from freqdp_db.release.export.notice import readme
 from freqdp_db.release.request import Request
 
@@ -82,6 +82,14 @@ def _published() -> Iterator[str]:
     yield from (in_words(BIKE, rho), in_words(BIKE, Decimal(0), rho), in_words(BIKE, Decimal(0)))
     yield whole_user({"epsilon_per_user_mean": 123.74, "epsilon_per_user_max": 1174.01})
     yield whole_user({"epsilon_per_user_mean": 123.74, "epsilon_per_user_max": 174.0})
+    for kind in KINDS:
+        yield "\n".join((f"== notes, {kind}", *notes_for(kind, {}, "Asia/Shanghai", "grid:100")))
+    for values, snap in (
+        ({}, "exact"),
+        ({"time_step": 300_000_000}, "anchors:public.stop"),
+        ({"grain": Decimal(250), "dates": "week"}, "grid:100"),
+    ):
+        yield "\n".join((f"== notes, {values} {snap}", *notes_for("unlinked", values, "UTC", snap)))
 
 
 def test_what_stands_beside_a_release() -> None:
