@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -58,7 +59,7 @@ _MOST_PERSONS = 500
 _MOST_PAIRS, _LARGE = 1_000_000, 100_000
 """Fewer persons are compared with a unit beyond the first; beyond the second, one split has to do."""
 _MOST_TO_LEARN = 200_000
-_TREES = {"max_iter": 80, "min_samples_leaf": 5}
+_TREES: dict[str, Any] = {"max_iter": 80, "min_samples_leaf": 5}
 _WEEK = 7
 _VOTING_US = 12 * HOUR_US
 _MOST_VOTERS = 1_000

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -55,7 +56,7 @@ _MOST_TO_LEARN = 10_000
 """Steps, each with its candidates."""
 _MOST_OBJECTS = 500
 """So many are attacked where there are more; every mark is still a candidate."""
-_TREES = {"max_iter": 40, "max_depth": 6, "learning_rate": 0.25}
+_TREES: dict[str, Any] = {"max_iter": 40, "max_depth": 6, "learning_rate": 0.25}
 """Few, because every step asks all of them."""
 _MOST_VISITS = 100
 """Marks of a place before a known one, and as many after it."""

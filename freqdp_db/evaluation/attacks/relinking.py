@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -46,7 +47,7 @@ _METRES_PER_S = 100.0 / 3600
 """Of starts hours later: an hour is as far as 100 m."""
 _CHUNK = 500_000
 _MOST_TO_LEARN = 200_000
-_TREES = {"max_iter": 80, "max_depth": 6, "learning_rate": 0.15}
+_TREES: dict[str, Any] = {"max_iter": 80, "max_depth": 6, "learning_rate": 0.15}
 _ROUNDS = 3
 _MOST_POINTS = 20_000
 """More single samples than this are only followed to the nearest (`points.py`)."""
