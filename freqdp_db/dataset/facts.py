@@ -86,7 +86,7 @@ def _area(database: Database | None, text: str, source: tuple[str, str] | None) 
         from freqdp_db.db.source_maps import read_area
 
         assert database is not None, "a table is read from a database"
-        with database.begin() as connection:
+        with database.begin(snapshot=True) as connection:
             relation = read_name(connection, text, "[[region]]")
             if source is not None:
                 require_not_from(connection, "[[region]]", relation, source)

@@ -120,7 +120,8 @@ def register(database: Database, wanted: Registration) -> tuple[DatasetRow, Clai
     if wanted.unit is not None:
         parse_unit(wanted.unit)
     require_position(wanted)
-    with database.begin() as connection:
+    # read only: what a view or a filter of the user's calls writes nothing either
+    with database.begin(snapshot=True) as connection:
         if is_taken(connection, wanted.name):
             raise AlreadyExists(
                 f"a series or a schedule of another dataset is called {wanted.name!r}, and "

@@ -13,6 +13,7 @@ from freqdp_db.db.rights import grant_statements, role_statement
 from freqdp_db.db.schema import (
     BECOME_OWNER,
     EXTENSION,
+    RECORDED,
     SqlObject,
     all_revisions,
     declaration_statements,
@@ -74,11 +75,18 @@ BEGIN
     IF to_regclass({table}) IS NULL THEN
         RETURN;
     END IF;
+    -- whoever runs this runs what stands there
+    IF (SELECT c.relkind FROM pg_class AS c WHERE c.oid = to_regclass({table})) <> 'r' THEN
+        RAISE EXCEPTION '% is not a table of freqdp', {table};
+    END IF;
     FOR item IN
-        SELECT overlay(o.identity PLACING ' IF EXISTS' FROM strpos(o.identity, ' ') FOR 0)
-        FROM {schema}.sql_object AS o{outside}
+        SELECT o.identity FROM {schema}.sql_object AS o{outside}
         ORDER BY o.position DESC
     LOOP
+        IF item !~ {recorded} THEN
+            RAISE EXCEPTION '% has a row that is no function or view of freqdp', {table};
+        END IF;
+        item := overlay(item PLACING ' IF EXISTS' FROM strpos(item, ' ') FOR 0);
         item := replace(replace(item, '${{private}}', {private}), '${{release}}', {release});
         EXECUTE 'DROP ' || replace(item, '${{postgis}}', {postgis});
     END LOOP;
@@ -190,6 +198,7 @@ def _drop(names: Names, where: str = "") -> str:
     return _DROP.format(
         schema=quoted(names.schema),
         table=literal(f"{quoted(names.schema)}.sql_object"),
+        recorded=literal(f"^{RECORDED.pattern}$"),
         outside=where,
         private=literal(quoted(names.schema)),
         release=literal(quoted(names.release_schema)),

@@ -39,6 +39,11 @@ if TYPE_CHECKING:
     from alembic.config import Config
 
 
+RECORDED = re.compile(
+    r"(FUNCTION|VIEW) [$][{](private|release)[}][.][a-z0-9_]+([(][]a-z0-9_ ,.${}[]*[)])?"
+)
+"""How `sql_object` names what it records, for Python and PostgreSQL. Who runs `init` drops what it names:
+nothing else may be there."""
 _FILE = re.compile(r"^(?P<number>\d{3})_(?P<name>\w+)\.(?P<kind>view|function)\.sql$")
 # Every function is taken from PUBLIC where it is made: with its types, as an upgrade drops it.
 _IDENTITY = re.compile(r"^REVOKE ALL ON (?P<identity>FUNCTION .+) FROM PUBLIC;$", re.MULTILINE)
@@ -301,10 +306,13 @@ def names_of(connection: Connection) -> Names:
     return Names(connection.schema, connection.release_schema, postgis_schema(connection))
 
 
+_IS_TABLE = "SELECT EXISTS (SELECT FROM pg_class WHERE oid = to_regclass(%s) AND relkind = 'r')"
+"""Functions that a view calls would run with the rights of whoever asks what is installed."""
+
+
 def current_revision(connection: Connection, schema: str) -> str | None:
     table = sql.Identifier(schema, "schema_version")
-    known = "SELECT to_regclass(%s) IS NOT NULL"
-    if not connection.one_value(known, [table.as_string(None)]):
+    if not connection.one_value(_IS_TABLE, [table.as_string(None)]):
         return None
     query = sql.SQL("SELECT version_num FROM {}").format(table)
     row = connection.execute(query).fetchone()
@@ -313,8 +321,11 @@ def current_revision(connection: Connection, schema: str) -> str | None:
 
 def recorded_objects(connection: Connection, schema: str) -> list[tuple[str, str, str]]:
     """(path, identity, hash) of the applied objects, in order."""
+    table = sql.Identifier(schema, "sql_object")
+    if not connection.one_value(_IS_TABLE, [table.as_string(None)]):
+        return []
     query = sql.SQL("SELECT path, identity, hash FROM {} ORDER BY position")
-    return connection.execute(query.format(sql.Identifier(schema, "sql_object"))).fetchall()
+    return connection.execute(query.format(table)).fetchall()
 
 
 def reads_private(database: Database) -> bool:
@@ -545,7 +556,7 @@ def _statements(names: Names, revision: str | None, recorded: list[str]) -> list
     recorded: the identities of the functions and views that are there, in order.
     """
     table = sql.Identifier(names.schema, "sql_object")
-    statements = [_drop_statement(render(identity, names)) for identity in reversed(recorded)]
+    statements = [_drop_statement(names, identity) for identity in reversed(recorded)]
     if revision != head_revision():
         statements.append(tables_script(names, revision))
     version = f"{quoted(names.schema)}.schema_version"
@@ -558,9 +569,15 @@ def _statements(names: Names, revision: str | None, recorded: list[str]) -> list
     return statements
 
 
-def _drop_statement(identity: str) -> str:
+def _drop_statement(names: Names, identity: str) -> str:
     """An extension that was dropped has taken its functions along."""
-    kind, name = identity.split(" ", 1)
+    if RECORDED.fullmatch(identity) is None:
+        raise errors.SchemaStale(
+            f"{names.schema}.sql_object has a row that is no function or view of freqdp's",
+            remedy=f"freqdp has not made schema {names.schema!r}, or its owner has changed it: look at it, "
+            "and use another schema, or drop it",
+        )
+    kind, name = render(identity, names).split(" ", 1)
     return f"DROP {kind} IF EXISTS {name}"
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from collections.abc import Mapping as Mapped
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any, LiteralString
 
 from psycopg import sql
@@ -378,7 +380,7 @@ _UNTRACED = """
     ORDER BY 1
     """
 _DEFINITIONS = """
-    SELECT w.ev_class::regclass::text, w.ev_action::text
+    SELECT w.ev_class::int8, w.ev_class::regclass::text, w.ev_action::text
     FROM {p}.source_lineage(%s::text, %s::text) AS l JOIN pg_rewrite w ON w.ev_class = l.relation_oid
     WHERE l.relation_kind IN ('v', 'm') AND w.ev_type = '1'
     ORDER BY 1
@@ -391,7 +393,16 @@ _CHOOSING = {
     "DISTINCT ON": re.compile(r":hasDistinctOn true"),
     "a subquery": re.compile(r"\{SUBLINK "),
     "TABLESAMPLE": re.compile(r"\{TABLESAMPLECLAUSE "),
+    "INTERSECT or EXCEPT": re.compile(r"\{SETOPERATIONSTMT :op [23] "),
+    "RECURSIVE": re.compile(r":hasRecursive true"),
 }
+_JOINED = "a join of rows with others of the same table"
+_PARTS = re.compile(
+    r"\\.|\{(?P<node>\w*)|(?P<end>\})|:rtekind (?:0 :relid (?P<relation>\d+)|6 :ctename (?P<named>\S+))"
+)
+"""Of a parse tree: where a node begins and ends, and what relation or WITH query is read.
+
+Braces in names are escaped."""
 
 
 @dataclass(frozen=True)
@@ -440,14 +451,59 @@ def choosing(session: Session, schema: str, name: str, condition: str | None) ->
     condition: of `--where`.
     """
     found = session.execute(_DEFINITIONS, [schema, name]).fetchall()
-    said = [
-        f"the view {view} has {' and '.join(words)}"
-        for view, tree in found
-        if (words := [word for word, pattern in _CHOOSING.items() if pattern.search(tree)])
-    ]
+    trees = {str(oid): tree for oid, _, tree in found}
+    said = []
+    for oid, view, tree in found:
+        words = [word for word, pattern in _CHOOSING.items() if pattern.search(tree)]
+        if not words and _joins_itself(str(oid), trees):
+            words = [_JOINED]
+        if words:
+            said.append(f"the view {view} has {' and '.join(words)}")
     if condition is not None and re.search(r"\bselect\b", condition, re.IGNORECASE):
         said.append("[[where]] has a subquery")
     return said
+
+
+def _joins_itself(view: str, trees: Mapped[str, str]) -> bool:
+    """Whether a view reads a table more than once, by itself or through other views.
+
+    Branches of a UNION, such as both ends of a trip, do not count. trees: of all views, by their OIDs.
+    """
+
+    def behind(relation: str) -> set[str]:
+        tree = trees.get(relation)
+        if tree is None:
+            return {relation}
+        return {table for r, _ in _reads(tree)[0] if r != relation for table in behind(r)}
+
+    reads, unions = _reads(trees[view])
+    tables = [(behind(relation), queries) for relation, queries in reads if relation != view]
+    return any(
+        one & other and max(set(queries) & set(others)) not in unions
+        for (one, queries), (other, others) in combinations(tables, 2)
+    )
+
+
+def _reads(tree: str) -> tuple[list[tuple[str, list[int]]], set[int]]:
+    """What a view's parse tree reads, each with the queries around it; and which queries are unions.
+
+    Queries are numbered as they begin, so that of several around something the last is the innermost.
+    """
+    reads, unions, queries = [], set(), 0
+    around: list[
+        int
+    ] = []  # of every node that is open: the number of the query that it is; 0: of none
+    for part in _PARTS.finditer(tree):
+        if part["end"]:
+            around.pop()
+        elif part["node"] is not None:
+            if part["node"] == "SETOPERATIONSTMT":
+                unions.add(max(around))
+            queries += part["node"] == "QUERY"
+            around.append(queries if part["node"] == "QUERY" else 0)
+        elif what := part["relation"] or part["named"]:
+            reads.append((what, [query for query in around if query]))
+    return reads, unions
 
 
 def untraced(session: Session, schema: str, name: str) -> list[str]:

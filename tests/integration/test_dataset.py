@@ -735,3 +735,18 @@ def test_builds_by_size(city: str) -> None:
     )
     assert build["bytes"] > 100_000
     assert "kept for" in freqdp(city, "dataset", "builds", in_words=True).out
+
+
+def test_a_view_that_writes_is_refused(database_url: str) -> None:
+    """Nobody writes to a source, whatever its rows call when they are read."""
+    url = database_url
+    _walks(url)
+    query(
+        url,
+        "CREATE FUNCTION grow(geom geometry) RETURNS geometry LANGUAGE plpgsql AS $$ BEGIN "
+        "INSERT INTO public.walks SELECT * FROM public.walks LIMIT 1; RETURN geom; END $$",
+    )
+    query(url, "CREATE VIEW grows AS SELECT who, at, grow(geom) AS geom FROM walks")
+    add = ("dataset", "add", "grows", "--from", "public.grows", "--object", "who", "--time", "at")
+    freqdp(url, *add, "--geom", "geom").refused("read-only transaction")
+    assert value(url, "SELECT count(*) FROM walks") == 240

@@ -323,12 +323,20 @@ _VIEWS = {
     "aggregates": "SELECT * FROM w WHERE who IN (SELECT who FROM w GROUP BY who HAVING count(*) > 2)",
     "DISTINCT ON": "SELECT DISTINCT ON (at, lon) * FROM w",
     "a subquery": "SELECT * FROM w WHERE NOT EXISTS (SELECT FROM w o WHERE o.at = w.at AND o.who < w.who)",
+    "EXCEPT": "SELECT * FROM w EXCEPT SELECT 'p1', at, lon, lat FROM w WHERE who = 'p2'",
+    "RECURSIVE": "WITH RECURSIVE r AS (SELECT * FROM w WHERE who = 'p1' UNION SELECT w.* FROM w JOIN r "
+    "ON w.at = r.at) SELECT * FROM r",
+    "a join": "SELECT w.* FROM w JOIN w AS o ON o.at = w.at AND o.who < w.who",
+    "same table": "SELECT w.* FROM w CROSS JOIN LATERAL (SELECT o.who FROM w AS o WHERE o.at = w.at) AS x",
+    "others of": "SELECT w.* FROM w JOIN plain AS o ON o.at = w.at AND o.who < w.who",
+    "rows with": "WITH c AS (SELECT * FROM w) SELECT c.* FROM c JOIN c AS o USING (who, at)",
 }
 
 
 def test_views_that_choose_by_other_rows(database_url: str) -> None:
     url = database_url
     _persons(url)
+    query(url, "CREATE VIEW plain AS SELECT * FROM w")
     for number, (word, view) in enumerate(_VIEWS.items()):
         query(url, f"CREATE VIEW inner_{number} AS {view}")
         query(url, f"CREATE VIEW chosen_{number} AS SELECT * FROM inner_{number} WHERE lat > 0")
@@ -351,8 +359,14 @@ def test_plain_views_are_not_warned_of(database_url: str) -> None:
         url,
         "CREATE VIEW plain AS SELECT who, at, lon, lat FROM w WHERE lat > 0 AND lon BETWEEN 1 AND 3",
     )
-    assert _add(url, source="public.plain").succeeded()["warnings"] == []
-    freqdp(url, "dataset", "drop", "d").succeeded()
+    query(
+        url,
+        "CREATE VIEW ends AS SELECT p.who, at, lon, lat FROM plain AS p JOIN pg_class ON oid = 1259 "
+        'UNION ALL SELECT w.who, at, lon, lat FROM w JOIN pg_class AS "{a}" ON oid = 1259',
+    )
+    for view in ("plain", "ends"):
+        assert _add(url, source=f"public.{view}").succeeded()["warnings"] == []
+        freqdp(url, "dataset", "drop", "d").succeeded()
     (warning,) = _add(url, "--where", "who IN (SELECT who FROM w LIMIT 3)").succeeded()["warnings"]
     assert "where has a subquery" in warning
 

@@ -7,9 +7,14 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from installed import psql
 from library import make_points
 from psycopg import sql
-from world import freqdp, query, session_of, value
+from world import freqdp, login, query, session_of, value
+
+import freqdp_db
+from freqdp_db.db.extension import extension_files
+from freqdp_db.db.tables import Names
 
 POINTS = [(f"o{i % 6}", 60.0 * i, 100.0 * (i * 7 % 23), 100.0 * (i * 5 % 11)) for i in range(180)]
 ADD = ("dataset", "add", "d", "--from", "world.points", "--object", "object", "--time", "at",
@@ -310,3 +315,41 @@ def test_nothing_in_public_is_called(hostile: str, tmp_path: Path) -> None:
     trips = _ask(hostile, "SELECT count(*), max(length_m) FROM freqdp_release.d_current_trip")
     assert trips is not None and trips[0]
     assert _ask(hostile, caught) == (True, 1)
+
+
+_MINE = """
+CREATE TABLE freqdp.schema_version (version_num text);
+INSERT INTO freqdp.schema_version VALUES ('0010');
+CREATE TABLE freqdp.sql_object (position int, path text, identity text, kind text, hash text);
+INSERT INTO freqdp.sql_object
+VALUES (1, 'x', 'FUNCTION x(); RESET ROLE; SELECT nextval(''public.guarded''); --', 'function', '')
+"""
+_READ = """
+CREATE FUNCTION freqdp.planted() RETURNS text LANGUAGE plpgsql AS
+    $$ BEGIN PERFORM nextval('public.guarded'); RETURN 'FUNCTION x'; END $$;
+ALTER TABLE freqdp.sql_object RENAME TO mine;
+CREATE VIEW freqdp.sql_object AS
+SELECT position, path, freqdp.planted() AS identity, kind, hash FROM freqdp.mine
+"""
+
+
+@pytest.mark.parametrize("planted", [_MINE, f"{_MINE};{_READ}"], ids=["a row", "a view"])
+@pytest.mark.parametrize("by", ["init", "extension"])
+def test_a_schema_that_somebody_made_first(empty_database_url: str, planted: str, by: str) -> None:
+    """Whoever installs freqdp runs nothing that the owner of a schema of that name has put there."""
+    url = empty_database_url
+    with login(url) as name:
+        # what a sequence has given stays given, whatever is rolled back
+        query(url, "CREATE SEQUENCE public.guarded")
+        for schema in ("freqdp", "freqdp_release"):
+            query(url, f"CREATE SCHEMA {schema} AUTHORIZATION {name}")
+        with psycopg.connect(url, autocommit=True) as session:
+            session.execute(sql.SQL("SET SESSION AUTHORIZATION {}").format(sql.Identifier(name)))
+            session.execute(planted.encode())
+        if by == "init":
+            assert freqdp(url, "init").code == 1
+        else:
+            script = extension_files(Names("freqdp", "freqdp_release"), freqdp_db.__version__)
+            done = psql(url, script[f"freqdp--{freqdp_db.__version__}.sql"])
+            assert "sql_object" in done.stderr
+        assert value(url, "SELECT is_called FROM public.guarded") is False
