@@ -398,7 +398,7 @@ def _fire(connection: Connection, database: Database, schedule: ScheduleRow) -> 
                 remedy="end it and make it again: freqdp schedule add",
             )
         )
-        refused = told.told
+        refused = told.with_remedy
         schedules.record_refusal(connection, schedule, told)
         schedules.end_schedule(connection, number, refused)
     schedules.advance(connection, number, next_at, window)
@@ -415,7 +415,7 @@ def _ask(
         return schedules.ask(connection, schedule, window), None
     except NotFound as error:
         schedules.record_refusal(connection, schedule, error, window)
-        return None, error.told
+        return None, error.with_remedy
 
 
 def _ask_windows(
@@ -443,6 +443,6 @@ def _ask_windows(
             ):
                 raise
             schedules.record_refusal(connection, schedule, error, found.time_window)
-            job, refused = None, error.told
+            job, refused = None, error.with_remedy
         asked.append((job, refused))
         window = found.following
