@@ -545,8 +545,7 @@ class Freqdp(PaperVerbs):
         if persons is not None:
             name_population(database, row.dataset_id, persons)
         if unit is not None:
-            with database.begin() as session:
-                declare_unit(session, row.account_id, unit, row.mapping.timezone)
+            declare_unit(database, row.account_id, unit, row.mapping.timezone)
         return self.dataset(name)
 
     @command("dataset build")

@@ -267,8 +267,7 @@ class Neighbour:
 
 def active_neighbours(database: Database, account_id: int) -> list[Neighbour]:
     """The active schedules of datasets that read the same rows."""
-    with database.begin() as connection:
-        accounts = accounts_of_same_rows(connection, account_id)
+    accounts = accounts_of_same_rows(database, account_id)
     return [
         Neighbour(row.name, row.dataset, parse_job(row.request))
         for row in schedules.list_schedules(database)
@@ -351,8 +350,7 @@ def _first_window(
         return None
     zone = dataset.mapping.timezone
     word = since or _LAST[asked.window]
-    with database.begin() as connection:
-        window = find_window(connection, word, zone)
+    window = find_window(database, word, zone)
     if window.every != asked.window:
         raise BadInput(
             f"[[since]] {since} is a {window.every}, and a window of this schedule is a {asked.window}",

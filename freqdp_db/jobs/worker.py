@@ -593,11 +593,7 @@ class Worker:
         )
 
     def _end_schedule(self, schedule_id: int, error: FreqdpError) -> None:
-        def end() -> None:
-            with self.database.begin() as connection:
-                schedules.end_schedule(connection, schedule_id, error.with_remedy)
-
-        self._report(end)
+        self._report(lambda: schedules.end_schedule(self.database, schedule_id, error.with_remedy))
         LOG.warning("schedule", schedule=schedule_id, refused=error.with_remedy)
 
     def _interrupted(self, job: JobRow, reason: Reason | None) -> Callable[[], object]:

@@ -127,8 +127,7 @@ class SourceBudget(UnitBudget):
 
 def source_budget(database: Database, account_id: int) -> SourceBudget:
     """All budgets of a source, with all their entries."""
-    with database.begin() as session:
-        beside = with_true_samples(releases_of_same_rows(session, account_id))
+    beside = with_true_samples(releases_of_same_rows(database, account_id))
     first, *others = (
         UnitBudget(
             **vars(found),
@@ -150,8 +149,7 @@ def raise_budget(
     if unit == "person":
         raise_for_persons(database, dataset, more, reason)
     elif unit == "occurrence":
-        with database.begin() as session:
-            ledger.grant_budget(session, dataset.account_id, more, reason)
+        ledger.grant_budget(database, dataset.account_id, more, reason)
     else:
         raise BadInput(f"[[unit]] {unit!r} is not known", remedy="use occurrence or person")
 

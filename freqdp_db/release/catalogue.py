@@ -496,8 +496,7 @@ def not_covered_beside(database: Database, release: ReleaseRow) -> list[str]:
         find_build(database, release.build_id),
     )
     method = Request.of(release).method
-    with database.begin() as connection:
-        return not_covered_by_guarantee(connection, dataset, build, method, release.name)
+    return not_covered_by_guarantee(database, dataset, build, method, release.name)
 
 
 def not_protected_lines(not_covered: Sequence[str]) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from freqdp_db.db import releases
 from freqdp_db.db.builds import BuildRow
-from freqdp_db.db.connection import Connection
+from freqdp_db.db.connection import Connection, Session
 from freqdp_db.db.datasets import DatasetRow
 from freqdp_db.db.releases import ReleaseOfSameRows
 from freqdp_db.errors import BadInput
@@ -85,7 +85,7 @@ def linkable_releases(beside: Iterable[ReleaseOfSameRows]) -> list[ReleaseOfSame
 
 
 def not_covered_by_guarantee(
-    connection: Connection,
+    session: Session,
     dataset: DatasetRow,
     build: BuildRow,
     method: Method,
@@ -100,7 +100,7 @@ def not_covered_by_guarantee(
     if method.unit != "person" and method.kind in WITHOUT_SAMPLES:
         return []
     at_a_time = None if dataset.protected.stretch is None else build
-    found = releases.releases_of_same_rows(connection, dataset.account_id, build=at_a_time)
+    found = releases.releases_of_same_rows(session, dataset.account_id, build=at_a_time)
     beside = [other for other in found if other.name != name]
     if method.unit == "person":
         return [

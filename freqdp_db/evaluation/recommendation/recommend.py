@@ -665,8 +665,7 @@ def _notes(
             'of it is "at least" so much.'
         )
     if choice.picked is not None and choice.picked.kind == "unlinked":
-        with database.begin() as connection:
-            out = linkable_releases(releases_of_same_rows(connection, dataset.account_id))
+        out = linkable_releases(releases_of_same_rows(database, dataset.account_id))
         if out:
             notes.append(
                 f"{out[0].name} ({out[0].method}) is a published release of the same source: "
