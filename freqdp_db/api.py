@@ -45,11 +45,11 @@ if TYPE_CHECKING:
     from freqdp_db.evaluation.report.report import Reported
     from freqdp_db.jobs.schedule import Schedule, Scheduled
     from freqdp_db.release.budgets import SourceBudget
-    from freqdp_db.release.catalogue import Anonymized, Release, Whereabouts
+    from freqdp_db.release.catalogue import Anonymized, ObjectRecord, Release
     from freqdp_db.release.catalogue import Published as CatalogueEntry
     from freqdp_db.release.export.exporting import Exported
     from freqdp_db.release.planning import Plan
-    from freqdp_db.release.publishing import Handed
+    from freqdp_db.release.publishing import PublishResult
 
 Value: TypeAlias = str | int | float | Decimal | None
 """A parameter of a method: as text, or as what is written so. None: as if it were not given."""
@@ -545,8 +545,7 @@ class Freqdp(PaperVerbs):
         if persons is not None:
             name_population(database, row.dataset_id, persons)
         if unit is not None:
-            with database.begin() as session:
-                declare_unit(session, row.account_id, unit, row.mapping.timezone)
+            declare_unit(database, row.account_id, unit, row.mapping.timezone)
         return self.dataset(name)
 
     @command("dataset build")
@@ -841,7 +840,7 @@ class Freqdp(PaperVerbs):
             bool,
             Option("All releases that analysts may read; removes there what was withdrawn here."),
         ] = False,
-    ) -> "Handed":
+    ) -> "PublishResult":
         """Copy releases for analysts into another database with PostGIS. Running it again is a no-op.
 
         Logins there see nothing of the private tables, not even how many rows they have.
@@ -851,7 +850,7 @@ class Freqdp(PaperVerbs):
         if (name is None) != all:
             raise BadInput("give the name of a release, or [[all]]", remedy="one of both")
         database = self._installed()
-        with closing(publishing.elsewhere(database, to)) as target:
+        with closing(publishing.open_target(database, to)) as target:
             return publishing.publish_to(database, target, name, self._progress())
 
     @command("release export")
@@ -945,7 +944,7 @@ class Freqdp(PaperVerbs):
     @command("release find")
     def find_object(
         self, object: Annotated[str, Option("Key of the object, as in the source.")]
-    ) -> "list[Whereabouts]":
+    ) -> "list[ObjectRecord]":
         """Find the builds and releases that hold an object, for erasure requests."""
         from freqdp_db.release import catalogue as finding
 

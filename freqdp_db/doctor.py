@@ -62,8 +62,8 @@ def diagnose(settings: Settings, reach: Callable[[], Database]) -> list[Finding]
 
 
 def _refused(error: FreqdpError) -> Finding:
-    told = error.as_options()
-    return Finding(str(told["message"]), False, told["remedy"])
+    said = error.as_options()
+    return Finding(str(said["message"]), False, said["remedy"])
 
 
 def _no_embedded_server(settings: Settings) -> Finding | None:
@@ -107,10 +107,10 @@ def _server(connection: Connection, login: Login) -> Iterator[Finding]:
             False,
             f"its owner can: GRANT USAGE ON SCHEMA {schema} TO {user}",
         )
-    if told := open_estimates(connection, postgis):
+    if open_functions := open_estimates(connection, postgis):
         yield Finding(
             "PostGIS tells every login of this database where the rows of any table with statistics "
-            f"lie, source tables included: {', '.join(told)}",
+            f"lie, source tables included: {', '.join(open_functions)}",
             True,
             "its owner can revoke them from PUBLIC: the end of `freqdp init --sql` has the statement",
             advice=True,

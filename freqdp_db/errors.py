@@ -96,7 +96,7 @@ class FreqdpError(Exception):
         super().__init__(self.message)
 
     @property
-    def told(self) -> str:
+    def with_remedy(self) -> str:
         """For the records of jobs: what was wrong, and what to do."""
         return self.message if self.remedy is None else f"{self.message} -> {self.remedy}"
 

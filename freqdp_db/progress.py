@@ -61,17 +61,17 @@ ProgressCallback: TypeAlias = Callable[[float], None]
 
 
 def ignore_progress(share: float) -> None:
-    """Who is told where nobody waits."""
+    """Who is callback where nobody waits."""
 
 
-def as_shares(told: ProgressCallback, total: int) -> Callable[[int], None]:
+def as_shares(callback: ProgressCallback, total: int) -> Callable[[int], None]:
     """What is called with so many more that are done of a total."""
     done = 0
 
     def advance(further: int) -> None:
         nonlocal done
         done += further
-        told(done / total)
+        callback(done / total)
 
     return advance
 

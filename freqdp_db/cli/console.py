@@ -50,7 +50,7 @@ class TimeLeft:
         """What was done last, and when."""
 
     def seconds(self, done: float, total: float | None, elapsed: float) -> float | None:
-        """What is left, or None if nobody can tell; told again and again, with growing `elapsed`."""
+        """What is left, or None if nobody can tell; status again and again, with growing `elapsed`."""
         if not total or not 0 < done < total or elapsed < _FIRST_SECONDS:
             return None
         if done != self._done:
@@ -128,7 +128,7 @@ class TerminalProgress(Progress):
         self._bars = bars.Progress(
             bars.TextColumn("{task.description:<22}"),
             bars.BarColumn(bar_width=28),
-            bars.TextColumn("{task.fields[told]}"),
+            bars.TextColumn("{task.fields[status]}"),
             bars.TimeElapsedColumn(),
             console=console,
         )
@@ -155,19 +155,22 @@ class _Bar(Count):
     def __init__(self, progress: bars.Progress, name: str, total: int | None, unit: str) -> None:
         super().__init__(name, total, unit)
         self._bars = progress
-        self._task = progress.add_task(name, total=total, told="")
+        self._task = progress.add_task(name, total=total, status="")
 
     def advance(self, amount: int) -> None:
         super().advance(amount)
-        told = [self.amount(), self.rate(), self.left() or ""]
+        status = [self.amount(), self.rate(), self.left() or ""]
         self._bars.update(
-            self._task, completed=self.done, total=self.whole, told="  ".join(filter(None, told))
+            self._task,
+            completed=self.done,
+            total=self.whole,
+            status="  ".join(filter(None, status)),
         )
 
     def finish(self) -> None:
         whole = self.whole or self.done or 1
-        told = "" if not self.done else f"{self.amount()}  {self.rate()}"
-        self._bars.update(self._task, completed=whole, total=whole, told=told)
+        status = "" if not self.done else f"{self.amount()}  {self.rate()}"
+        self._bars.update(self._task, completed=whole, total=whole, status=status)
 
 
 class PlainProgress(Progress):
@@ -210,9 +213,9 @@ class PlainProgress(Progress):
     def note(self, text: str) -> None:
         self._console.print(printable(text), markup=False, soft_wrap=True)
 
-    def _line(self, count: Count, told: str) -> None:
+    def _line(self, count: Count, status: str) -> None:
         amount = f"{count.amount():>22} {count.rate():>12}" if count.done else ""
-        line = f"{count.name:<22} {amount} {told} {count.elapsed:8.2f} s"
+        line = f"{count.name:<22} {amount} {status} {count.elapsed:8.2f} s"
         self._console.print(line, markup=False, soft_wrap=True)
 
 

@@ -189,8 +189,7 @@ def _make(
 def _unindexed(database: Database, dataset: DatasetRow) -> list[Remark]:
     """A warning where a window cannot be found without reading everything."""
     source, time = (dataset.source_schema, dataset.source_relation), dataset.mapping.time
-    with database.begin() as connection:
-        index = missing_index(connection, source, time)
+    index = missing_index(database, source, time)
     if index is None:
         return []
     return [
@@ -269,8 +268,7 @@ def _require_rows(
 
 
 def _reference(database: Database, srid: int) -> ReferenceSystem:
-    with database.begin() as connection:
-        return ReferenceSystem.parse(srid, definition_of(connection, srid, "SRID"))
+    return ReferenceSystem.parse(srid, definition_of(database, srid, "SRID"))
 
 
 def _choose_srid(database: Database, raw: ReferenceSystem, partitions: Partitions[RawRows]) -> int:

@@ -93,8 +93,7 @@ def read_source(
             _require_any(dataset, counts)
     # nobody can redefine the source while a transaction that has read from it is open; in a session of
     # its own: the snapshot of that transaction may be older than the definition
-    with database.begin() as other:
-        relations = lineage(other, dataset.source_schema, dataset.source_relation)
+    relations = lineage(database, dataset.source_schema, dataset.source_relation)
     with progress.stage("read rows", counts.rows) as stage:
         if engine.remote:
             spec = ReadSpec(DatabaseRef.of(database), dataset, reader.export())

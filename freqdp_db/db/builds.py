@@ -437,7 +437,7 @@ def window_name(series: str, time_window: str) -> str:
     return f"{series}_{time_window.replace('-', '_')}"
 
 
-def missing_index(connection: Connection, source: tuple[str, str], column: str) -> str | None:
+def missing_index(session: Session, source: tuple[str, str], column: str) -> str | None:
     """The statement that makes an index by which a window can be read alone; None: there is one.
 
     Of a view, any table behind it with a column of that name.
@@ -452,7 +452,7 @@ def missing_index(connection: Connection, source: tuple[str, str], column: str) 
         WHERE l.relation_kind IN ('r', 'p', 'm')
         ORDER BY (l.source_schema, l.source_relation) = (%s::text, %s::text) DESC, 1, 2
         """
-    found = connection.execute(query, [*source, column, *source]).fetchall()
+    found = session.execute(query, [*source, column, *source]).fetchall()
     if not found or any(indexed for *_, indexed in found):
         return None
     schema, relation, _ = found[0]

@@ -302,7 +302,7 @@ class Database(Session):
             hide_parameters=True,
         )
         sa.event.listen(self.engine, "connect", _end_first_transaction)
-        self._at_work: set[psycopg.Connection[Any]] = set()
+        self._open_connections: set[psycopg.Connection[Any]] = set()
         self.user: str | None = None
         """Who is logged in, once somebody is."""
 
@@ -334,7 +334,7 @@ class Database(Session):
                     isolation_level="REPEATABLE READ", postgresql_readonly=True
                 )
             connection = Connection(core, self.settings)
-            self._at_work.add(connection.driver)
+            self._open_connections.add(connection.driver)
             try:
                 with core.begin():
                     _pin(connection.driver)
@@ -342,14 +342,14 @@ class Database(Session):
                         connection.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(snapshot))
                     yield connection
             finally:
-                self._at_work.discard(connection.driver)
+                self._open_connections.discard(connection.driver)
 
     def transaction(self) -> AbstractContextManager[Connection]:
         return self.begin()
 
     def cancel_running(self) -> None:
         """Cancel the statements that sessions of this process are waiting for."""
-        for raw in list(self._at_work):
+        for raw in list(self._open_connections):
             if raw.pgconn.transaction_status == TransactionStatus.ACTIVE:
                 with suppress(psycopg.Error):
                     raw.cancel_safe(timeout=_CANCEL_SECONDS)

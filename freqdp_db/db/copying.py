@@ -317,7 +317,7 @@ def _require_fit(source: Connection, there: _Target) -> None:
 
 
 @contextmanager
-def alone(target: Database) -> Iterator[None]:
+def only_publisher(target: Database) -> Iterator[None]:
     """Keep other sessions from publishing into the same database while the block runs."""
     with _opened(target) as there:
         there.connection.never_time_out()
@@ -365,7 +365,7 @@ def update_entry(target: Database, entry: CatalogRow) -> None:
     update_rows(target, "catalog", {"name": entry.name}, **vars(entry))
 
 
-def take_back(target: Database, entry: CatalogRow) -> None:
+def withdraw_copy(target: Database, entry: CatalogRow) -> None:
     """Let nobody read a copy any more, and take it from the catalogue there."""
     whose = entry.dataset, entry.series
     with _opened(target) as there:
@@ -391,7 +391,7 @@ def take_back(target: Database, entry: CatalogRow) -> None:
                 there.comment(relation, entry.name.join(_WITHDRAWN))
 
 
-def finish(target: Database, whose: Iterable[tuple[str, str | None]]) -> list[str]:
+def finish_pending(target: Database, whose: Iterable[tuple[str, str | None]]) -> list[str]:
     """Point the views of these at their newest releases, and drop what was taken back.
 
     whose: datasets, each with a series or, for releases in none, without. Returns what has to wait, because

@@ -158,7 +158,6 @@ def _filling(connection: Connection, table: PlainTable, mode: Mode) -> Iterator[
     A table that is replaced stays readable while its successor fills: the old one is dropped and
     the new one renamed only at the end, so the exclusive lock is short.
     """
-    raw = connection.driver
     exists = check_target(connection, table, mode)
     definition_of(connection, table.srid, "[[srid]]")
     target, place = sql.Identifier(*table.relation), table.relation
@@ -167,22 +166,23 @@ def _filling(connection: Connection, table: PlainTable, mode: Mode) -> Iterator[
         _check_columns(connection, table)
     else:
         if exists:
-            place = (table.relation[0], f".freqdp loading {raw.info.backend_pid}")
+            place = (table.relation[0], f".freqdp loading {connection.driver.info.backend_pid}")
         _create(connection, place, table)
     yield place
     if place != table.relation:
         try:
-            raw.execute(sql.SQL("DROP TABLE {}").format(target))
+            connection.execute("DROP TABLE {target}", target=target)
         except psycopg.errors.DependentObjectsStillExist:
             raise FreqdpError(
                 f"the table {table.label} cannot be replaced: views or keys depend on it",
                 remedy="drop those first, or load into another name",
             ) from None
         name = sql.Identifier(table.relation[1])
-        raw.execute(sql.SQL("ALTER TABLE {} RENAME TO {}").format(sql.Identifier(*place), name))
+        filled = sql.Identifier(*place)
+        connection.execute("ALTER TABLE {filled} RENAME TO {name}", filled=filled, name=name)
     if not adding:
         _describe(connection, table)
-    raw.execute(sql.SQL("ANALYZE {}").format(target))
+    connection.execute("ANALYZE {target}", target=target)
 
 
 def check_target(connection: Connection, table: PlainTable, mode: Mode) -> bool:
@@ -231,15 +231,16 @@ def _create(connection: Connection, place: tuple[str, str], table: PlainTable) -
 
 def _describe(connection: Connection, table: PlainTable) -> None:
     """The key, spatial indexes and comments of a table."""
-    raw, target = connection.driver, sql.Identifier(*table.relation)
+    target = sql.Identifier(*table.relation)
     if table.key is not None:
         key = sql.Identifier(table.key)
-        raw.execute(sql.SQL("ALTER TABLE {} ADD PRIMARY KEY ({})").format(target, key))
+        connection.execute("ALTER TABLE {target} ADD PRIMARY KEY ({key})", target=target, key=key)
     connection.comment_on("TABLE", target, table.comment)
     for column in table.columns:
         if table.key is not None and column.kind in _SHAPES:
             shape = sql.Identifier(column.name)
-            raw.execute(sql.SQL("CREATE INDEX ON {} USING gist ({})").format(target, shape))
+            index = "CREATE INDEX ON {target} USING gist ({shape})"
+            connection.execute(index, target=target, shape=shape)
         connection.comment_on(
             "COLUMN", sql.Identifier(*table.relation, column.name), column.comment
         )

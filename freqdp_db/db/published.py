@@ -597,7 +597,7 @@ def _newest(session: Session, dataset_id: int, series: str | None) -> ReleaseRow
     return found[0] if found else None
 
 
-def show_late(database: Database) -> None:
+def show_pending(database: Database) -> None:
     """Point views at what was published while somebody was reading them; those still read wait on."""
     shown = (
         "SELECT DISTINCT d.dataset_id, d.name, r.series FROM {p}.dataset d "

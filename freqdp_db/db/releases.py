@@ -245,7 +245,7 @@ def lock_same_rows(connection: Connection, account_id: int) -> None:
         wait_for(connection, "request", account)
 
 
-def keep_build(connection: Connection, build_id: int) -> None:
+def lock_build(connection: Connection, build_id: int) -> None:
     """Keep the build from being swept between here and the commit."""
     query = "SELECT FROM {p}.build WHERE build_id = %s AND dropped_at IS NULL FOR SHARE"
     alive = connection.execute(query, [build_id]).fetchone()
@@ -298,7 +298,7 @@ def record_release(
 
 
 @dataclass(frozen=True)
-class PublishedBeside:
+class ReleaseOfSameRows:
     """A release that analysts may read, of a source that reads the same rows as another."""
 
     name: str
@@ -312,13 +312,13 @@ class PublishedBeside:
     """The series of windows that it is one of."""
 
 
-def published_beside(
+def releases_of_same_rows(
     session: Session,
     account_id: int,
     *,
     build: BuildRow | None = None,
     running: bool = False,
-) -> list[PublishedBeside]:
+) -> list[ReleaseOfSameRows]:
     """Releases that analysts may read, of sources that read the rows of this account's; newest first.
 
     build: those alone that may show samples of it, not those of windows that are apart from its own.
@@ -335,7 +335,7 @@ def published_beside(
     accounts = accounts_of_same_rows(session, account_id)
     states = ["published", "running"] if running else ["published"]
     window = (None, None) if build is None else (build.window_end, build.window_begin)
-    return session.rows_as(PublishedBeside, query, [accounts, states, *window])
+    return session.rows_as(ReleaseOfSameRows, query, [accounts, states, *window])
 
 
 def method_of(connection: Connection, name: str) -> str | None:

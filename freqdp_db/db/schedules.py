@@ -192,7 +192,7 @@ def record_refusal(
         "UPDATE {p}.job_queue SET state = 'refused', ended_at = clock_timestamp(), schedule_id = %s, "
         "error = %s WHERE job_id = %s"
     )
-    connection.execute(refuse, [schedule.schedule_id, error.told, job_id])
+    connection.execute(refuse, [schedule.schedule_id, error.with_remedy, job_id])
 
 
 def drop_schedule(database: Database, which: str) -> ScheduleRow:

@@ -177,7 +177,7 @@ def open_estimates(connection: Connection, postgis: str) -> list[str]:
         "AND EXISTS (SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a "
         "WHERE a.grantee = 0 AND a.privilege_type = 'EXECUTE') ORDER BY 1"
     )
-    return [name for (name,) in connection.execute(query, [postgis, list(_FUNCTIONS)])]
+    return connection.first_column(query, [postgis, list(_FUNCTIONS)])
 
 
 def estimates_closed(names: Names) -> str:
@@ -299,7 +299,7 @@ def server_version(connection: Connection) -> tuple[int, str]:
 
 def existing_roles(connection: Connection, roles: list[str]) -> set[str]:
     query = "SELECT rolname::text FROM pg_roles WHERE rolname = ANY(%s)"
-    return {role for (role,) in connection.execute(query, [roles])}
+    return set(connection.first_column(query, [roles]))
 
 
 def names_of(connection: Connection) -> Names:
@@ -330,8 +330,7 @@ def recorded_objects(connection: Connection, schema: str) -> list[tuple[str, str
 
 def reads_private(database: Database) -> bool:
     """False for who may look into the release schema alone: an analyst; anybody, where there is no more."""
-    with database.begin() as connection:
-        login = login_of(connection, database.settings)
+    login = login_of(database, database.settings)
     return login.sees_private or not login.sees_released
 
 
@@ -454,7 +453,7 @@ def objects_of_others(connection: Connection, settings: Settings) -> list[str]:
         "WHERE f.proowner <> o.owner ORDER BY 1"
     )
     values = {"private": settings.schema, "released": settings.release_schema}
-    return [name for (name,) in connection.execute(query, values)]
+    return connection.first_column(query, values)
 
 
 def _become_owner(connection: Connection, names: Names) -> None:
@@ -542,7 +541,7 @@ def _changed_objects(connection: Connection, names: Names, result: UpgradeResult
         "WHERE n.nspname = %(schema)s AND c.relowner = n.nspowner AND c.relkind = 'v'"
     )
     values = {"schema": names.schema, "release": names.release_schema}
-    there = {name for (name,) in connection.execute(query, values)}
+    there = set(connection.first_column(query, values))
     return sorted(
         p
         for p in before.keys() | after.keys()

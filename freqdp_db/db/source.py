@@ -307,10 +307,10 @@ def declared_srid(relation: Relation, geom: str) -> int | None:
 # Reference systems and time zones, as the server knows them.
 
 
-def definition_of(connection: Connection, srid: int, option: str) -> str:
+def definition_of(session: Session, srid: int, option: str) -> str:
     """A definition of the SRID that pyproj understands: EPSG code, else the WKT."""
     query = "SELECT auth_name, auth_srid, srtext FROM {spatial_ref_sys} WHERE srid = {srid}"
-    row = connection.execute(query, srid=srid).fetchone()
+    row = session.execute(query, srid=srid).fetchone()
     if row is None:
         raise BadInput(
             f"{option} {srid}: spatial_ref_sys has no such SRID",

@@ -164,7 +164,7 @@ def select_roads(
 def _choose_columns(
     connection: Connection, relation: tuple[str, str], mapping: Mapping[str, str]
 ) -> dict[str, sql.Identifier]:
-    """Which column of theirs (of e) is which of ours: as told, else by the usual names."""
+    """Which column of theirs (of e) is which of ours: as given, else by the usual names."""
     theirs = columns_of(connection, relation)
     if not theirs:
         raise NotFound(
@@ -173,13 +173,13 @@ def _choose_columns(
         )
     chosen: dict[str, str] = {}
     for name, known in _KNOWN_NAMES.items():
-        told = mapping.get(name)
-        if told is not None and told not in theirs:
+        given = mapping.get(name)
+        if given is not None and given not in theirs:
             raise BadInput(
-                f"[[map]] {name}={told}: {format_relation(*relation)} has no such column",
+                f"[[map]] {name}={given}: {format_relation(*relation)} has no such column",
                 remedy="its columns are " + ", ".join(theirs),
             )
-        found = told or next((k for k in known if k in theirs), None)
+        found = given or next((k for k in known if k in theirs), None)
         if found is not None:
             chosen[name] = found
         elif name in _NEEDED:

@@ -267,8 +267,7 @@ class Neighbour:
 
 def active_neighbours(database: Database, account_id: int) -> list[Neighbour]:
     """The active schedules of datasets that read the same rows."""
-    with database.begin() as connection:
-        accounts = accounts_of_same_rows(connection, account_id)
+    accounts = accounts_of_same_rows(database, account_id)
     return [
         Neighbour(row.name, row.dataset, parse_job(row.request))
         for row in schedules.list_schedules(database)
@@ -351,8 +350,7 @@ def _first_window(
         return None
     zone = dataset.mapping.timezone
     word = since or _LAST[asked.window]
-    with database.begin() as connection:
-        window = find_window(connection, word, zone)
+    window = find_window(database, word, zone)
     if window.every != asked.window:
         raise BadInput(
             f"[[since]] {since} is a {window.every}, and a window of this schedule is a {asked.window}",
@@ -398,7 +396,7 @@ def _fire(connection: Connection, database: Database, schedule: ScheduleRow) -> 
                 remedy="end it and make it again: freqdp schedule add",
             )
         )
-        refused = told.told
+        refused = told.with_remedy
         schedules.record_refusal(connection, schedule, told)
         schedules.end_schedule(connection, number, refused)
     schedules.advance(connection, number, next_at, window)
@@ -415,7 +413,7 @@ def _ask(
         return schedules.ask(connection, schedule, window), None
     except NotFound as error:
         schedules.record_refusal(connection, schedule, error, window)
-        return None, error.told
+        return None, error.with_remedy
 
 
 def _ask_windows(
@@ -443,6 +441,6 @@ def _ask_windows(
             ):
                 raise
             schedules.record_refusal(connection, schedule, error, found.time_window)
-            job, refused = None, error.told
+            job, refused = None, error.with_remedy
         asked.append((job, refused))
         window = found.following

@@ -37,7 +37,7 @@ from freqdp_db.errors import (
 from freqdp_db.jobs.log import LOG, place_of
 from freqdp_db.jobs.schedule import fire_due, renews, replaced_releases
 from freqdp_db.progress import Progress, Stage
-from freqdp_db.release.approving import finish_late, withdraw
+from freqdp_db.release.approving import finish_pending, withdraw
 from freqdp_db.release.inputs import require_readable
 from freqdp_db.release.pipeline import Outcome, anonymize, run
 from freqdp_db.release.request import JobRequest, parse_job
@@ -438,7 +438,7 @@ class Worker:
         if job is not None:
             self._serve_job(job)
             return True
-        finish_late(self.database)
+        finish_pending(self.database)
         if once:
             return False
         planned = jobs.seconds_to_next(self.database)
@@ -578,11 +578,11 @@ class Worker:
                 if not renews(dataset, parse_job(job.wanted)):
                     self._end_schedule(job.schedule_id, error)
             state = "failed" if isinstance(error, VerificationFailed) else "refused"
-            return self._ended(job, state, error.told)
+            return self._ended(job, state, error.with_remedy)
         # a lock of somebody else's is no fault of the job: it waits for it as long as it takes
         busy = isinstance(error, Busy)
         if job.attempts >= MAX_ATTEMPTS and not busy:
-            text = f"given up after {job.attempts} attempts: {error.told}"
+            text = f"given up after {job.attempts} attempts: {error.with_remedy}"
             return self._ended(job, "failed", text)
         self.served.put_off += 1
         seconds = back_off(job.attempts)
@@ -593,12 +593,8 @@ class Worker:
         )
 
     def _end_schedule(self, schedule_id: int, error: FreqdpError) -> None:
-        def end() -> None:
-            with self.database.begin() as connection:
-                schedules.end_schedule(connection, schedule_id, error.told)
-
-        self._report(end)
-        LOG.warning("schedule", schedule=schedule_id, refused=error.told)
+        self._report(lambda: schedules.end_schedule(self.database, schedule_id, error.with_remedy))
+        LOG.warning("schedule", schedule=schedule_id, refused=error.with_remedy)
 
     def _interrupted(self, job: JobRow, reason: Reason | None) -> Callable[[], object]:
         if reason is Reason.CANCELLED:

@@ -12,7 +12,7 @@ from freqdp_db.db import releases, staging
 from freqdp_db.db.builds import find_build, sweep_builds
 from freqdp_db.db.connection import Connection, Database, hold
 from freqdp_db.db.datasets import get_dataset
-from freqdp_db.db.published import approve_release, drop_release, revoke_release, show_late
+from freqdp_db.db.published import approve_release, drop_release, revoke_release, show_pending
 from freqdp_db.db.releases import ReleaseRow, get_release, lock_same_rows
 from freqdp_db.errors import BadInput, Busy, FreqdpError, NotFound, SchemaInUse, TooExposed
 from freqdp_db.release.conflicts import refuse_conflicting_releases
@@ -133,9 +133,9 @@ def withdraw(database: Database, release: ReleaseRow) -> str | None:
     return left
 
 
-def finish_late(database: Database) -> None:
+def finish_pending(database: Database) -> None:
     """What readers were in the way of: drop what was withdrawn, show what was published, meanwhile."""
-    show_late(database)
+    show_pending(database)
     for release in releases.list_releases(database, state="withdrawing"):
         try:
             with hold(database, "release", release.release_id, f"release {release.name!r}"):

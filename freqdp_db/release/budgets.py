@@ -12,7 +12,7 @@ from freqdp_db.db import ledger
 from freqdp_db.db.connection import Database
 from freqdp_db.db.datasets import DatasetRow
 from freqdp_db.db.ledger import MEANING, Budget, Entry, grant_budget, open_account, rho_of
-from freqdp_db.db.releases import published_beside
+from freqdp_db.db.releases import releases_of_same_rows
 from freqdp_db.errors import BadInput, VerificationFailed
 from freqdp_db.model.documents import Document
 from freqdp_db.privacy.accounting import (
@@ -127,8 +127,7 @@ class SourceBudget(UnitBudget):
 
 def source_budget(database: Database, account_id: int) -> SourceBudget:
     """All budgets of a source, with all their entries."""
-    with database.begin() as session:
-        beside = with_true_samples(published_beside(session, account_id))
+    beside = with_true_samples(releases_of_same_rows(database, account_id))
     first, *others = (
         UnitBudget(
             **vars(found),
@@ -150,8 +149,7 @@ def raise_budget(
     if unit == "person":
         raise_for_persons(database, dataset, more, reason)
     elif unit == "occurrence":
-        with database.begin() as session:
-            ledger.grant_budget(session, dataset.account_id, more, reason)
+        ledger.grant_budget(database, dataset.account_id, more, reason)
     else:
         raise BadInput(f"[[unit]] {unit!r} is not known", remedy="use occurrence or person")
 

@@ -28,7 +28,7 @@ from freqdp_db.model.documents import Document, not_in_json, plain
 from freqdp_db.privacy.accounting import rounded_up
 from freqdp_db.privacy.guarantee import ProtectedUnit, in_short
 from freqdp_db.progress import Progress
-from freqdp_db.release.conflicts import said_of_others
+from freqdp_db.release.conflicts import not_covered_by_guarantee
 from freqdp_db.release.request import Request
 
 if TYPE_CHECKING:
@@ -186,7 +186,7 @@ def catalogue_entry(
     notes = notes_for(request.method.kind, request.values, timezone, snap)
     for_analysts = " ".join([request.method.for_analysts, *notes, *errors])
     said, columns = (
-        said_of(release.name, release.guarantee, for_analysts),
+        release_comment(release.name, release.guarantee, for_analysts),
         request.column_comments(),
     )
     comments = {
@@ -209,7 +209,7 @@ def catalogue_entry(
     }
 
 
-def said_of(name: str, guarantee: dict[str, Any], for_analysts: str) -> str:
+def release_comment(name: str, guarantee: dict[str, Any], for_analysts: str) -> str:
     """What the comment of every relation of a release begins with."""
     said = (
         f"Release {name}, anonymized by freqdp with method {guarantee['method']}. "
@@ -308,7 +308,7 @@ class Release(ReleaseRow, Document):
         lines += [f"Warning: {remark.text}" for remark in remarks.warnings]
         lines += self._left(request.method)
         if self.state == "published":
-            lines += odd_size(request.method, self.build.samples, self.rows or 0)
+            lines += size_warnings(request.method, self.build.samples, self.rows or 0)
         if request.method.publishes and self.relation_names:
             named = (format_relation(self.schema, relation) for relation in self.relation_names)
             lines.append("Tables and views: " + ", ".join(named) + ".")
@@ -403,13 +403,13 @@ class Anonymized(Release):
         remarks = request.remarks([recorded.counts for recorded in self.steps])
         lines = [self._head(), *self._in_series(), *self._unused()]
         lines += [f"Warning: {remark.text}" for remark in remarks.warnings]
-        lines += odd_size(request.method, self.build.samples, self.rows or 0)
+        lines += size_warnings(request.method, self.build.samples, self.rows or 0)
         lines += self._gone(request.method)
         if self.verified is not None:
             lines.append(f"Verified: {self.verified.rows:,} rows are what the stored draws give.")
         lines.append(f"Guarantee: {in_short(self.guarantee)}")
         lines += not_protected_lines(self.not_covered)
-        lines += way_out(request.method, self.dataset)
+        lines += risk_hint(request.method, self.dataset)
         lines.append(f"Look at it: SELECT * FROM {table} LIMIT 10;")
         lines.append(f"All about it: freqdp release show {shlex.quote(self.name)}")
         return [*lines, *self._next()]
@@ -460,7 +460,7 @@ def _readers(release: ReleaseRow) -> str:
     return "curators (held)" if release.held else "curators"
 
 
-def odd_size(method: Method, samples: int, rows: int) -> list[str]:
+def size_warnings(method: Method, samples: int, rows: int) -> list[str]:
     """A warning where hardly anything came out, or far too much; areas are few by their nature."""
     if method.kind == "synthetic" and rows > _MUCH * samples:
         return [
@@ -479,7 +479,7 @@ def odd_size(method: Method, samples: int, rows: int) -> list[str]:
     ]
 
 
-def way_out(method: Method, dataset: str) -> list[str]:
+def risk_hint(method: Method, dataset: str) -> list[str]:
     """One line where a release of this kind is known to expose: the likely risk, and what to do."""
     if method.kind not in EXPOSES:
         return []
@@ -496,8 +496,7 @@ def not_covered_beside(database: Database, release: ReleaseRow) -> list[str]:
         find_build(database, release.build_id),
     )
     method = Request.of(release).method
-    with database.begin() as connection:
-        return said_of_others(connection, dataset, build, method, release.name)
+    return not_covered_by_guarantee(database, dataset, build, method, release.name)
 
 
 def not_protected_lines(not_covered: Sequence[str]) -> list[str]:
@@ -529,7 +528,7 @@ _GROUPED = (
 
 
 @dataclass(frozen=True)
-class Whereabouts:
+class ObjectRecord:
     """A build that holds an object, or a release that was made from it."""
 
     dataset: str
@@ -542,7 +541,7 @@ class Whereabouts:
     """What the released id means, where the trajectory of that id is not the object's alone."""
 
 
-def find_object(database: Database, object_key: str) -> list[Whereabouts]:
+def find_object(database: Database, object_key: str) -> list[ObjectRecord]:
     """One for each build that holds the object, and for each release made from it."""
     found = []
     for row in releases.find_object(database, object_key):
@@ -558,5 +557,5 @@ def find_object(database: Database, object_key: str) -> list[Whereabouts]:
                 note = _SWAPPED
             elif method.makes_areas:
                 note = _GROUPED
-        found.append(Whereabouts(**row, note=note))
+        found.append(ObjectRecord(**row, note=note))
     return found

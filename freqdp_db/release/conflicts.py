@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterable, Sequence
 
 from freqdp_db.db import releases
 from freqdp_db.db.builds import BuildRow
-from freqdp_db.db.connection import Connection
+from freqdp_db.db.connection import Connection, Session
 from freqdp_db.db.datasets import DatasetRow
-from freqdp_db.db.releases import PublishedBeside
+from freqdp_db.db.releases import ReleaseOfSameRows
 from freqdp_db.errors import BadInput
 from freqdp_db.methods.contract import WITHOUT_SAMPLES, Method
 from freqdp_db.methods.registry import find_method
@@ -46,7 +46,7 @@ def refuse_conflicting_releases(
         return
     beside = [
         other
-        for other in releases.published_beside(
+        for other in releases.releases_of_same_rows(
             connection, dataset.account_id, build=build, running=True
         )
         if other.name not in replaces
@@ -55,7 +55,7 @@ def refuse_conflicting_releases(
         accepted = accepted_beside(request.values)
         others = [
             other
-            for other in joined_with(beside)
+            for other in linkable_releases(beside)
             if not _is_accepted(other, accepted)
             and (
                 find_method(other.method).links
@@ -75,7 +75,7 @@ def refuse_conflicting_releases(
             _refuse_linking(unlinked[0], approving=held is None)
 
 
-def joined_with(beside: Iterable[PublishedBeside]) -> list[PublishedBeside]:
+def linkable_releases(beside: Iterable[ReleaseOfSameRows]) -> list[ReleaseOfSameRows]:
     """Those that true samples join with an unlinked release: all that keep samples where they were."""
     return [
         other
@@ -84,8 +84,8 @@ def joined_with(beside: Iterable[PublishedBeside]) -> list[PublishedBeside]:
     ]
 
 
-def said_of_others(
-    connection: Connection,
+def not_covered_by_guarantee(
+    session: Session,
     dataset: DatasetRow,
     build: BuildRow,
     method: Method,
@@ -100,7 +100,7 @@ def said_of_others(
     if method.unit != "person" and method.kind in WITHOUT_SAMPLES:
         return []
     at_a_time = None if dataset.protected.stretch is None else build
-    found = releases.published_beside(connection, dataset.account_id, build=at_a_time)
+    found = releases.releases_of_same_rows(session, dataset.account_id, build=at_a_time)
     beside = [other for other in found if other.name != name]
     if method.unit == "person":
         return [
@@ -115,14 +115,14 @@ def said_of_others(
     ]
 
 
-def with_true_samples(beside: Iterable[PublishedBeside]) -> list[PublishedBeside]:
+def with_true_samples(beside: Iterable[ReleaseOfSameRows]) -> list[ReleaseOfSameRows]:
     """Those that are made of true samples, edited, unlinked or generalised."""
     return [other for other in beside if find_method(other.method).kind not in WITHOUT_SAMPLES]
 
 
-def names_of(others: Iterable[PublishedBeside]) -> list[str]:
+def names_of(others: Iterable[ReleaseOfSameRows]) -> list[str]:
     """By their names, with their methods; of a series with more than a few windows, all at once."""
-    by_series: dict[str, list[PublishedBeside]] = {}
+    by_series: dict[str, list[ReleaseOfSameRows]] = {}
     for other in others:
         by_series.setdefault(other.series or f"{other.name}:", []).append(other)
     return [
@@ -136,12 +136,12 @@ def names_of(others: Iterable[PublishedBeside]) -> list[str]:
     ]
 
 
-def _is_accepted(other: PublishedBeside, accepted: Collection[str]) -> bool:
+def _is_accepted(other: ReleaseOfSameRows, accepted: Collection[str]) -> bool:
     """Whether it was named, by itself or as one of its dataset's (`vans_current`)."""
     return other.name in accepted or f"{other.dataset}_current" in accepted
 
 
-def _accepts_linked(connection: Connection, other: PublishedBeside) -> bool:
+def _accepts_linked(connection: Connection, other: ReleaseOfSameRows) -> bool:
     """Whether an unlinked release was made although a linked one was out: then one more is no news."""
     named = accepted_beside(other.parameters)
     methods = (releases.method_of(connection, name) for name in named)
@@ -151,7 +151,7 @@ def _accepts_linked(connection: Connection, other: PublishedBeside) -> bool:
 
 
 def _refuse_unlinking(
-    others: Sequence[PublishedBeside], accepted: Sequence[str], *, approving: bool
+    others: Sequence[ReleaseOfSameRows], accepted: Sequence[str], *, approving: bool
 ) -> None:
     first = others[0]
     what = (
@@ -172,7 +172,7 @@ def _refuse_unlinking(
     )
 
 
-def _refuse_linking(other: PublishedBeside, *, approving: bool) -> None:
+def _refuse_linking(other: ReleaseOfSameRows, *, approving: bool) -> None:
     way = _LEAVE if approving else _HOLD
     raise BadInput(
         f"{other.name} is a {other.state} release of the same source in which trajectories are "

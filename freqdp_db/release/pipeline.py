@@ -40,9 +40,9 @@ from freqdp_db.methods.relations import Relation
 from freqdp_db.model.arrays import Ints
 from freqdp_db.privacy.noise import RandomSource, SecureSource, SeededSource
 from freqdp_db.progress import Progress
-from freqdp_db.release.approving import finish_late
+from freqdp_db.release.approving import finish_pending
 from freqdp_db.release.catalogue import catalogue_entry
-from freqdp_db.release.conflicts import refuse_conflicting_releases, said_of_others
+from freqdp_db.release.conflicts import not_covered_by_guarantee, refuse_conflicting_releases
 from freqdp_db.release.inputs import (
     DEFAULT_MEMORY,
     make_world,
@@ -100,7 +100,7 @@ def anonymize(
     build = find_build(database, build_id or dataset.require_build())
     require_partitioned(request.method, engine)
     require_declared(database)
-    release, fresh = _ask(
+    release, fresh = _find_or_record(
         database, dataset, build, request, name, new_draw, hold_back, recorded, replaces, series,
         progress,
     )  # fmt: skip
@@ -111,7 +111,7 @@ def anonymize(
     return replace(done, resumed=done.resumed and not fresh)
 
 
-def _ask(
+def _find_or_record(
     database: Database,
     dataset: DatasetRow,
     build: BuildRow,
@@ -146,7 +146,7 @@ def _ask(
         read_inputs(database, build, dataset.mapping.timezone, request.method, request.values)
         for text in notes_for_persons(database, dataset, build, request):
             progress.note(text)
-        releases.keep_build(connection, build.build_id)
+        releases.lock_build(connection, build.build_id)
         if name is None:
             name = _default_name(connection, dataset, build, series)
         staging.require_free_name(connection, name, request.relations)
@@ -167,7 +167,7 @@ def _ask(
             software=freqdp_db.__version__,
             guarantee=request.guarantee(
                 dataset.protected,
-                said_of_others(connection, dataset, build, request.method),
+                not_covered_by_guarantee(connection, dataset, build, request.method),
             ),
             series=series,
         )
@@ -327,7 +327,7 @@ def run(
                 remedy=f"look at it: freqdp release show {shlex.quote(release.name)}",
             )
         done = _carry_out(database, release, request, progress, memory, engine)
-    finish_late(database)
+    finish_pending(database)
     sweep_builds(database)
     published = releases.get_release(database, release.release_id)
     return Outcome(published, False, True, *done)

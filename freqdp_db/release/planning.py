@@ -27,8 +27,8 @@ from freqdp_db.methods.registry import require_partitioned
 from freqdp_db.privacy.guarantee import ProtectedUnit
 from freqdp_db.privacy.noise import SeededSource
 from freqdp_db.progress import Progress
-from freqdp_db.release.catalogue import not_protected_lines, odd_size, way_out, whole_user
-from freqdp_db.release.conflicts import refuse_conflicting_releases, said_of_others
+from freqdp_db.release.catalogue import not_protected_lines, risk_hint, size_warnings, whole_user
+from freqdp_db.release.conflicts import not_covered_by_guarantee, refuse_conflicting_releases
 from freqdp_db.release.inputs import (
     DEFAULT_MEMORY,
     make_world,
@@ -138,7 +138,7 @@ class Plan:
         remarks = self.request.remarks([taken.counts for taken in self.steps])
         lines += [f"Errors: {text}" for text in remarks.errors]
         lines += [f"Warning: {remark.text}" for remark in remarks.warnings]
-        lines += odd_size(self.request.method, self.samples, self.rows)
+        lines += size_warnings(self.request.method, self.samples, self.rows)
         if self.sparse:
             lines.append(
                 f"{self.sparse:,} objects have fewer than {2 * self.request.values['signature']} "
@@ -154,7 +154,7 @@ class Plan:
             lines.append(f"REFUSED by anonymize: {self.refused}.")
         lines += self.notes
         lines.append(f"{self.basis}; nothing was spent.")
-        return [*lines, *way_out(self.request.method, self.dataset)]
+        return [*lines, *risk_hint(self.request.method, self.dataset)]
 
     def _money(self) -> str:
         if self.request.method.unit is None:
@@ -203,7 +203,7 @@ def make_plan(
         seconds = sum(progress.seconds.values())
     signature = request.values.get("signature")
     with database.begin() as connection:
-        not_covered = said_of_others(connection, dataset, row, request.method)
+        not_covered = not_covered_by_guarantee(connection, dataset, row, request.method)
         refused = None
         asked = request_hash(connection, row.build_id, request.method.name, request.document())
         try:

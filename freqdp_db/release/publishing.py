@@ -16,7 +16,7 @@ from freqdp_db.progress import Progress
 
 
 @dataclass(frozen=True)
-class Handed(Document):
+class PublishResult(Document):
     """What changed in the database for analysts."""
 
     copied: list[str]
@@ -33,7 +33,7 @@ class Handed(Document):
         return lines or ["Nothing to copy: no release is for analysts."]
 
 
-def elsewhere(database: Database, to: str) -> Database:
+def open_target(database: Database, to: str) -> Database:
     """The other database; its schemas are called as in this one."""
     try:
         return engine.connect(replace(database.settings, dsn=to), "release publish")
@@ -45,7 +45,9 @@ def elsewhere(database: Database, to: str) -> Database:
         ) from None
 
 
-def publish_to(source: Database, target: Database, name: str | None, progress: Progress) -> Handed:
+def publish_to(
+    source: Database, target: Database, name: str | None, progress: Progress
+) -> PublishResult:
     """Copy a release that analysts may read; None: all of them, and remove what is there besides.
 
     Again, it changes nothing. A release is copied in one transaction, and all that is read is of one
@@ -57,23 +59,23 @@ def publish_to(source: Database, target: Database, name: str | None, progress: P
             _require_granted(name, {entry.name: entry for entry in known})
         wanted = [entry for entry in known if entry.granted and name in (None, entry.name)]
         copying.prepare(connection, target)
-        with copying.alone(target):
-            return _hand_over(connection, target, wanted, name, progress)
+        with copying.only_publisher(target):
+            return _copy_releases(connection, target, wanted, name, progress)
 
 
-def _hand_over(
+def _copy_releases(
     connection: Connection,
     target: Database,
     wanted: list[CatalogRow],
     name: str | None,
     progress: Progress,
-) -> Handed:
+) -> PublishResult:
     present = {_identity(entry): entry for entry in read_catalog(target)}
     ours = set(map(_identity, wanted))
     stale = [e for i, e in present.items() if i not in ours and name in (None, e.name)]
     for entry in stale:
-        copying.take_back(target, entry)
-    waiting = copying.finish(target, [])
+        copying.withdraw_copy(target, entry)
+    waiting = copying.finish_pending(target, [])
     copied, unchanged = [], []
     for entry in wanted:
         if (there_already := present.get(_identity(entry))) is not None:
@@ -89,8 +91,10 @@ def _hand_over(
         except Busy as error:
             waiting.append(error.message)
     whose = dict.fromkeys((e.dataset, e.series) for e in (*wanted, *stale))
-    waiting += copying.finish(target, whose)
-    return Handed(copied, unchanged, [entry.name for entry in stale], list(dict.fromkeys(waiting)))
+    waiting += copying.finish_pending(target, whose)
+    return PublishResult(
+        copied, unchanged, [entry.name for entry in stale], list(dict.fromkeys(waiting))
+    )
 
 
 def _identity(entry: CatalogRow) -> tuple[Any, ...]:

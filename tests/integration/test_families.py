@@ -199,7 +199,7 @@ def test_of_two_conflicting_requests_at_once_one_is_refused(
 ) -> None:
     """The second comes while the first is being recorded, or has been and is not published yet."""
     module, name = {
-        "in its transaction": (requests, "keep_build"),
+        "in its transaction": (requests, "lock_build"),
         "while it is made": (pipeline, "run"),
     }[where]
     real, first = getattr(module, name), threading.current_thread()

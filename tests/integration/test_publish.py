@@ -245,7 +245,7 @@ def test_one_session_at_a_time(city: str, other: str) -> None:
         second.result().refused("another session is publishing")
     query(other, "DROP SCHEMA freqdp_release")
     _publish(city, other, "r")
-    with opened(other) as target, copying.alone(target):
+    with opened(other) as target, copying.only_publisher(target):
         freqdp(city, "release", "publish", "--to", other, "--all").refused(
             "another session is publishing"
         )

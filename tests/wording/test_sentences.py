@@ -23,7 +23,7 @@ from freqdp_db.methods.registry import METHODS
 from freqdp_db.methods.relations import TRAJECTORIES
 from freqdp_db.privacy.guarantee import ProtectedUnit
 from freqdp_db.release.budgets import in_words
-from freqdp_db.release.catalogue import notes_for, said_of, whole_user
+from freqdp_db.release.catalogue import notes_for, release_comment, whole_user
 from freqdp_db.release.export.notice import readme
 from freqdp_db.release.request import Request
 
@@ -68,7 +68,9 @@ def test_guarantees() -> None:
 
 def _published() -> Iterator[str]:
     document = _asked("lg").guarantee(BIKE)
-    yield from TRAJECTORIES[0].comments(said_of("r", document, KINDS["edited"]), "UTC").values()
+    yield from (
+        TRAJECTORIES[0].comments(release_comment("r", document, KINDS["edited"]), "UTC").values()
+    )
     columns = {"area": "", "during_begin": ""}
     catalogued = {
         "name": "r", "version": 1, "dataset": "d", "published_at": "now", "rows": 1, "series": None,

@@ -29,7 +29,7 @@ from freqdp_db.dataset.text_values import parse_share
 from freqdp_db.db.builds import BuildRow, find_build
 from freqdp_db.db.connection import Database
 from freqdp_db.db.datasets import DatasetRow, find_dataset
-from freqdp_db.db.releases import published_beside
+from freqdp_db.db.releases import releases_of_same_rows
 from freqdp_db.engines.ranges import SingleThread, use
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.attacks.exposure import EXPOSURES, measure_exposure, measure_membership
@@ -85,7 +85,7 @@ from freqdp_db.model.arrays import Ints, Metres
 from freqdp_db.model.trajectories import Build, Trajectories
 from freqdp_db.privacy.guarantee import ProtectedUnit
 from freqdp_db.progress import Progress
-from freqdp_db.release.conflicts import joined_with
+from freqdp_db.release.conflicts import linkable_releases
 from freqdp_db.release.inputs import make_world, require_public_inputs
 from freqdp_db.release.request import Request
 
@@ -761,8 +761,7 @@ def _notes(
             'of it is "at least" so much.'
         )
     if choice.picked is not None and choice.picked.kind == "unlinked":
-        with database.begin() as connection:
-            out = joined_with(published_beside(connection, dataset.account_id))
+        out = linkable_releases(releases_of_same_rows(database, dataset.account_id))
         if out:
             notes.append(
                 f"{out[0].name} ({out[0].method}) is a published release of the same source: "

@@ -224,8 +224,7 @@ def in_plain_times(text: Any) -> Any:
 
 def _steps(database: Database, release: ReleaseRow, request: Request) -> list[tuple[str, str]]:
     """What each step changed, and what it did."""
-    with database.begin() as connection:
-        recorded = list_steps(connection, release.release_id)
+    recorded = list_steps(database, release.release_id)
     return [
         (step.words, step.describe(row.drawn, row.counts or {}))
         for step, row in zip(request.method.steps, recorded, strict=True)
