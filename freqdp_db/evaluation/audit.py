@@ -6,7 +6,6 @@ table of trajectories, nothing is claimed, and the experiment shows why. Nothing
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
@@ -19,7 +18,7 @@ from freqdp_db.db.builds import find_build
 from freqdp_db.db.connection import Database
 from freqdp_db.db.datasets import DatasetRow
 from freqdp_db.errors import BadInput, VerificationFailed
-from freqdp_db.evaluation.audit_counts import noisy_scores, released_bounds
+from freqdp_db.evaluation.audit_persons import OF_METHODS, bound_of_vectors, bounds_of_releases
 from freqdp_db.evaluation.bounds import Bound, Observed, bound_from, bound_from_hits
 from freqdp_db.methods.contract import AnyStep, StepContext, WorkingSet, options_of
 from freqdp_db.methods.counts.options import CountsOptions
@@ -32,20 +31,9 @@ from freqdp_db.methods.frequency.perturbation import (
 )
 from freqdp_db.methods.frequency.steps import GlobalOptions, GlobalStep, LocalOptions, LocalStep
 from freqdp_db.methods.loop import Trial, run_steps
-from freqdp_db.methods.synthesis.plan import FIRST_ROUND, SCALE, plan_of, planned_from
-from freqdp_db.methods.synthesis.public import Region, StrictOptions
-from freqdp_db.methods.synthesis.strict import carry_out, released_size
-from freqdp_db.methods.synthesis.trips import Trips, cut_trips
-from freqdp_db.methods.synthesis.vectors import (
-    cell_trips,
-    measured,
-    size_counts,
-    vectors_of,
-    with_noise,
-)
-from freqdp_db.model.arrays import Ints, Metres, owners, rows_of
+from freqdp_db.model.arrays import Ints
 from freqdp_db.model.trajectories import Locations, PfTargets, TfTargets, Trajectories
-from freqdp_db.privacy.accounting import epsilon_of, rounded_down
+from freqdp_db.privacy.accounting import rounded_down
 from freqdp_db.privacy.guarantee import ProtectedUnit
 from freqdp_db.privacy.noise import RandomSource, SecureSource
 from freqdp_db.progress import Progress
@@ -234,6 +222,8 @@ _ALPHA = 0.001
 """All intervals of an audit together miss with this probability at most."""
 _WHOLE_RUNS = 200
 """Runs of whole worlds, in each of the two: these take longer, and their events are certain."""
+_MOST_RUNS = 20_000
+"""Of the vectors of one object."""
 _RUNS_PER_RELEASE, _LEAST_RELEASES = 400, 20
 """Whole releases of `strict` take about a second: so many runs of the vectors for each."""
 _TABLE = "trajectories"
@@ -381,20 +371,20 @@ def _object(
     """One object with all its data, as the guarantee has it: in the vectors, and in what is released."""
     (step,) = request.method.steps
     options: Any = options_of(step, request.values)
-    if type(options) not in _OF_OBJECTS:
+    if type(options) not in OF_METHODS:
         raise BadInput(
             f"[[method]] {request.method.name} is there to compare with, and is not audited",
             remedy="audit strict, whose vectors and noise it shares",
         )
-    artefact, in_vectors, in_releases = _OF_OBJECTS[type(options)]
+    artefact = "counts" if isinstance(options, CountsOptions) else _TABLE
     claim, findings = float(options.epsilon), []
     if not options.parameters.pure:
         with progress.stage("one object, with and without"):
-            bound = in_vectors(world, options, source, min(runs, MOST_RUNS))
+            bound = bound_of_vectors(world, options, source, min(runs, _MOST_RUNS))
         findings.append(_finding("noisy_vectors", "none", "- 1 object", bound, claim))
     with progress.stage("releases with and without"):
         releases = max(runs // _RUNS_PER_RELEASE, _LEAST_RELEASES)
-        seen = in_releases(world, options, source, releases, _ALPHA)
+        seen = bounds_of_releases(world, options, source, releases, _ALPHA)
     return findings + [
         _finding(artefact, "none", f"- 1 object, by {name}", bound, claim)
         for name, bound in seen.items()
@@ -447,7 +437,7 @@ def _moving(
         return probe.lists(step.draw(world, side, options, source), owner, place)
 
     without = _begun(without_visits(state.trajectories, owner, place), world)
-    return [_told_apart(probe.artefact, f"- 1 {probe.unit}", listed, state, without, alpha)]
+    return [_compare_worlds(probe.artefact, f"- 1 {probe.unit}", listed, state, without, alpha)]
 
 
 def _canary(
@@ -464,149 +454,13 @@ def _canary(
         return bool((made.trajectories.location == place).any())
 
     without = without_visits(here, owner, place)
-    return _told_apart(_TABLE, "- 1 occurrence", released, here, without, alpha)
+    return _compare_worlds(_TABLE, "- 1 occurrence", released, here, without, alpha)
 
 
-def _told_apart(
+def _compare_worlds(
     artefact: str, change: str, shown: Callable[[Side], bool], here: Side, there: Side, alpha: float
 ) -> AuditFinding:
     """How often each of two worlds shows what should not tell them apart."""
     often, seldom = (sum(shown(side) for _ in range(_WHOLE_RUNS)) for side in (here, there))
     bound = bound_from_hits(often, seldom, _WHOLE_RUNS, alpha)
     return _finding(artefact, "move", change, bound, unbounded=seldom == 0 < often)
-
-
-# What an audit can see of a guarantee for an object: the noisy vectors with and without one object.
-#
-# Whoever knows everybody else subtracts their sums. What is left is noise, with or without the vectors
-# of the one: the sum of the vectors, each entry weighted by the one's own over the variance of its
-# noise, tells the two worlds apart best of all that is linear. Each vector is looked at alone, too: one
-# without its noise would drown in the sum of all.
-#
-# Whoever has the released trips alone counts them, and how many pass where the one went.
-
-
-MOST_RUNS = 20_000
-_FEW = 50
-_SIDE = 15
-_STEPS = 100_000
-"""Shares are looked at in steps of this part."""
-_MOST_TRIPS = 1_000
-"""Of a release so many are made: where they pass shows in them."""
-_MOST_APART = 40.0
-_SURE = 5.0
-"""Standard deviations that a bound stays on the safe side by."""
-
-
-def told_apart(
-    world: StepContext, options: StrictOptions, source: RandomSource, runs: int
-) -> Bound:
-    """How much of epsilon the object with the most trips shows, from below."""
-    parameters = options.parameters
-    region, period = world.public_facts(options.region, options.period)
-    trips = cut_trips(world.build.trajectories, world.locations, region, period)
-    count, classes = size_counts(trips)
-    plan = planned_from(np.array([count * SCALE]), classes * SCALE, region, period, parameters)
-    one = int(np.argmax(np.diff(trips.by_object)))
-    alone = _some(trips, np.array([one]))
-    first = [np.array([size_counts(alone)[0]]) * SCALE, size_counts(alone)[1] * SCALE]
-    vectors = [*first, *vectors_of(trips, plan, one, pure=False)]
-    scores, alone_apart = np.zeros((2, runs)), 0.0
-    for statistic, vector in zip([*FIRST_ROUND, *plan.statistics], vectors, strict=True):
-        own = vector[vector != 0]
-        if not statistic.share or not len(own):
-            continue
-        weight = own * (statistic.share / statistic.bound**2)
-        mine = np.zeros((2, runs))
-        for there in range(2):
-            total = np.tile(own * there, runs)
-            seen = with_noise(total, statistic, parameters, source)
-            mine[there] = seen.reshape(runs, -1).astype(np.float64) @ weight
-        scores += mine
-        alone_apart = max(alone_apart, _apart(mine))
-    apart = max(_apart(scores), alone_apart)
-    return _bound(apart, runs, parameters.delta)
-
-
-def _bound(apart: float, runs: int, delta: Fraction) -> Bound:
-    """Epsilon from how many deviations two worlds are apart, on the safe side."""
-    lower, upper = (max(apart + way * _SURE * math.sqrt(2 / runs), 0.0) for way in (-1, 1))
-    return Bound(_epsilon(lower, delta), _epsilon(upper, delta), runs)
-
-
-def _apart(scores: Metres) -> float:
-    """How many deviations lie between the means of two worlds."""
-    between = float(scores[1].mean() - scores[0].mean())
-    spread = math.sqrt(float(scores[0].var() + scores[1].var()) / 2)
-    return min(between / spread, _MOST_APART) if spread > 0 else _MOST_APART * (between > 0)
-
-
-def released_told_apart(
-    world: StepContext, options: StrictOptions, source: RandomSource, runs: int, alpha: float
-) -> dict[str, Bound]:
-    """The same for whoever has the released trips alone, by what they look at.
-
-    Worlds of few objects: the one with the most trips shows most among few, and many releases
-    can be made.
-    """
-    region, period = world.public_facts(options.region, options.period)
-    all_trips = cut_trips(world.build.trajectories, world.locations, region, period)
-    busiest = np.argsort(-np.diff(all_trips.by_object), kind="stable")[:_FEW]
-    here, there = _some(all_trips, busiest), _some(all_trips, busiest[1:])
-    where = _passing(_some(all_trips, busiest[:1]), region)
-    seen = {"number of trips": np.zeros((2, runs)), "where they pass": np.zeros((2, runs))}
-    for w, trips in enumerate((here, there)):
-        for run in range(runs):
-            drawn = measured(trips, region, period, options.parameters, source)
-            plan = plan_of(drawn, region, period, options.parameters)
-            count = released_size(drawn, plan, options.parameters)
-            fewer = replace(options.parameters, size=min(count, _MOST_TRIPS))
-            made = carry_out(drawn, region, period, fewer)[1]
-            t, places = made.trajectories, made.places
-            out = Trips(np.array([0, len(t)]), t.offsets, places.x[t.location],
-                        places.y[t.location], t.at)  # fmt: skip
-            seen["number of trips"][w, run] = count
-            seen["where they pass"][w, run] = _STEPS * (_passing(out, region) @ where) / len(t)
-    delta = 0.0 if options.parameters.pure else float(options.delta)
-    found = {}
-    for name, columns in seen.items():
-        left, right = (Observed(np.floor(column).astype(np.int64)) for column in columns)
-        found[name] = bound_from(left, right, alpha / len(seen), delta)
-    return found
-
-
-def _passing(trips: Trips, region: Region) -> Metres:
-    """Share of the trips that pass each cell of a coarse grid."""
-    found = cell_trips(trips, region, _SIDE)
-    once = np.unique(owners(found.offsets).astype(np.int64) * _SIDE**2 + found.cells)
-    share: Metres = np.bincount(once % _SIDE**2, minlength=_SIDE**2) / max(len(trips), 1)
-    return share
-
-
-def _epsilon(apart: float, delta: Fraction) -> float:
-    """The epsilon that two normal laws so many deviations apart stand for."""
-    rho = Fraction(apart) ** 2 / 2
-    return float(epsilon_of(rho, delta)) if rho else 0.0
-
-
-def _some(trips: Trips, chosen: Ints) -> Trips:
-    """The trips of these objects."""
-    which, by_object = rows_of(trips.by_object, chosen)
-    samples, offsets = rows_of(trips.offsets, which)
-    return Trips(by_object, offsets, trips.x[samples], trips.y[samples], trips.at[samples])
-
-
-def counts_told_apart(
-    world: StepContext, options: CountsOptions, source: RandomSource, runs: int
-) -> Bound:
-    """The same in the noisy vectors of counts."""
-    apart = max(map(_apart, noisy_scores(world, options, source, runs)))
-    return _bound(apart, runs, options.parameters.delta)
-
-
-_OF_OBJECTS: dict[type, tuple[str, Callable[..., Bound], Callable[..., dict[str, Bound]]]] = {
-    StrictOptions: (_TABLE, told_apart, released_told_apart),
-    CountsOptions: ("counts", counts_told_apart, released_bounds),
-}
-"""Of methods with a guarantee for an object: what they release, and how two worlds are told apart in the
-noisy vectors and in releases."""

@@ -8,12 +8,13 @@ samples that have no like (within delta, and the time that takes) in the other, 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 from numba import njit
 
-from freqdp_db.engines.ranges import joined, map_each, map_ranges
-from freqdp_db.model.arrays import Flags, Ids, Ints, Metres, offsets_from
+from freqdp_db.engines.ranges import joined, map_each
+from freqdp_db.model.arrays import Flags, Ids, Ints, Metres, new_rows, offsets_from
 from freqdp_db.model.trajectories import Locations, Trajectories
 
 # --- How unlike two trajectories are, for `w4m` ---
@@ -47,7 +48,7 @@ class Likeness:
         if not self.edr:
             return self._lstd(self.at_shares[pivot])
         if pivot not in self._known:
-            parts = map_each(_edr_to, len(self.offsets) - 1, pivot, *self._columns())
+            parts = map_each(_edr_to, len(self.offsets) - 1, pivot, *self.columns())
             self._known[pivot] = joined(parts)[0]
         return self._known[pivot]
 
@@ -59,11 +60,10 @@ class Likeness:
         apart: Metres = np.sqrt(((self.at_shares - one) ** 2).sum(axis=2)).mean(axis=1)
         return apart
 
-    def _columns(self) -> tuple[Ints, Metres, Metres, Ints, float, float]:
-        return self.offsets, self.x, self.y, self.at, self.tolerance_m, self.tolerance_us()
-
-    def tolerance_us(self) -> float:
-        return self.tolerance_m / self.speed
+    def columns(self) -> tuple[Ints, Metres, Metres, Ints, float, float]:
+        """What EDR compares, with its tolerances in metres and microseconds."""
+        tolerance_us = self.tolerance_m / self.speed
+        return self.offsets, self.x, self.y, self.at, self.tolerance_m, tolerance_us
 
 
 def compare(
@@ -72,7 +72,10 @@ def compare(
     offsets, at = trajectories.offsets, trajectories.at
     x, y = places.x[trajectories.location], places.y[trajectories.location]
     speed = _typical_speed(offsets, x, y, at)
-    shares = joined(map_ranges(_at_shares, offsets, offsets, x, y, at, speed))[0]
+    shares = np.empty((len(trajectories), SHARES, 3))
+    for t, (begin, end) in enumerate(pairwise(offsets)):
+        when = at[begin] + (at[end - 1] - at[begin]) * (np.arange(SHARES) / (SHARES - 1))
+        shares[t] = np.column_stack([*_places_at(x, y, at, begin, end, when), when * speed])
     return Likeness(offsets, x, y, at, speed, shares, edr, delta_m)
 
 
@@ -86,30 +89,15 @@ def _typical_speed(offsets: Ints, x: Metres, y: Metres, at: Ints) -> float:
     return found if found > 0 else 1e-6
 
 
-@njit(nogil=True, cache=True)
-def place_at(last, x, y, at, when, i):  # type: ignore[no-untyped-def]
-    """Where a trajectory is at a time; i: a sample that is not later, or the first."""
-    while i + 1 < last and at[i + 1] <= when:
-        i += 1
-    if i + 1 >= last or at[i] >= when or at[i + 1] == at[i]:
-        return x[i], y[i], i
-    part = (when - at[i]) / (at[i + 1] - at[i])
-    return x[i] + part * (x[i + 1] - x[i]), y[i] + part * (y[i + 1] - y[i]), i
-
-
-@njit(nogil=True, cache=True)
-def _at_shares(first, last, offsets, x, y, at, speed):  # type: ignore[no-untyped-def]
-    found = np.empty((last - first, SHARES, 3))
-    for t in range(first, last):
-        i = offsets[t]
-        begin, span = at[i], at[offsets[t + 1] - 1] - at[i]
-        for s in range(SHARES):
-            when = begin + span * (s / (SHARES - 1))
-            found[t - first, s, 0], found[t - first, s, 1], i = place_at(
-                offsets[t + 1], x, y, at, when, i
-            )
-            found[t - first, s, 2] = when * speed
-    return (found,)
+def _places_at(
+    x: Metres, y: Metres, at: Ints, begin: int, end: int, when: Metres
+) -> tuple[Metres, Metres]:
+    """Where the trajectory of samples begin to end - 1 is at these times; before and after, at its ends."""
+    i = begin + np.maximum(np.searchsorted(at[begin:end], when, side="right") - 1, 0)
+    j = np.minimum(i + 1, end - 1)
+    between = (j > i) & (at[i] < when)
+    part = np.divide(when - at[i], at[j] - at[i], out=np.zeros(len(when)), where=between)
+    return x[i] + part * (x[j] - x[i]), y[i] + part * (y[j] - y[i])
 
 
 @njit(nogil=True, cache=True)
@@ -208,16 +196,18 @@ def brought_near(
     part = slice(int(offsets[pivot]), int(offsets[pivot + 1]))
     rows_x, rows_y, matched = [x[part]], [y[part]], [np.ones(len(at[part]), np.bool_)]
     for member in members[1:].tolist():
-        pairs: Ints = (
-            _matched_edr(
-                offsets, x, y, at, pivot, member, likeness.tolerance_m, likeness.tolerance_us()
-            )
-            if likeness.edr
-            else _matched_shares(offsets, at, pivot, member)
-        )
-        row_x, row_y = _places(offsets, x, y, at, pivot, member, pairs)
-        rows_x.append(row_x)
-        rows_y.append(row_y)
+        begin, end = offsets[member], offsets[member + 1]
+        # the member's time at the share of its time that each of the pivot's samples has
+        of_pivot = at[part] - at[part][0]
+        share = of_pivot / of_pivot[-1] if of_pivot[-1] > 0 else np.zeros(len(of_pivot))
+        when = at[begin] + share * (at[end - 1] - at[begin])
+        if likeness.edr:
+            pairs: Ints = _matched_edr(pivot, member, *likeness.columns())
+        else:
+            pairs = _nearest_in_time(at, begin, end, when)
+        created_x, created_y = _places_at(x, y, at, begin, end, when)
+        rows_x.append(np.where(pairs >= 0, x[pairs], created_x))
+        rows_y.append(np.where(pairs >= 0, y[pairs], created_y))
         matched.append(pairs >= 0)
     moved_x, moved_y = _onto_disc(
         np.array(rows_x), np.array(rows_y), max(delta_m / 2 - _ROUNDING_M, 0.0)
@@ -225,41 +215,20 @@ def brought_near(
     return moved_x, moved_y, matched
 
 
-@njit(nogil=True, cache=True)
-def _share_time(offsets, at, pivot, member, i):  # type: ignore[no-untyped-def]
-    """The member's time at the share of time that the pivot's sample i has."""
-    begin, end = at[offsets[pivot]], at[offsets[pivot + 1] - 1]
-    share = (at[i] - begin) / (end - begin) if end > begin else 0.0
-    first, last = at[offsets[member]], at[offsets[member + 1] - 1]
-    return first + share * (last - first)
-
-
-@njit(nogil=True, cache=True)
-def _matched_shares(offsets, at, pivot, member):  # type: ignore[no-untyped-def]
-    """For each sample of the pivot, the member's nearest in share, where each is the other's."""
-    count = offsets[pivot + 1] - offsets[pivot]
-    nearest, gap = np.empty(count, np.int64), np.empty(count)
-    j = offsets[member]
-    for c in range(count):
-        when = _share_time(offsets, at, pivot, member, offsets[pivot] + c)
-        while j + 1 < offsets[member + 1] and abs(at[j + 1] - when) < abs(at[j] - when):
-            j += 1
-        nearest[c], gap[c] = j, abs(at[j] - when)
-    found = np.full(count, -1)
-    begin = 0
-    while begin < count:
-        end, best = begin, begin
-        while end < count and nearest[end] == nearest[begin]:
-            if gap[end] < gap[best]:
-                best = end
-            end += 1
-        found[best] = nearest[begin]
-        begin = end
+def _nearest_in_time(at: Ints, begin: int, end: int, when: Metres) -> Ints:
+    """The nearest of the samples begin to end - 1 to each time; -1 where another time is nearer to that one."""
+    after = np.minimum(begin + np.searchsorted(at[begin:end], when), end - 1)
+    before = np.maximum(after - 1, begin)
+    nearest = np.where(np.abs(at[after] - when) < np.abs(at[before] - when), after, before)
+    order = np.lexsort((np.abs(at[nearest] - when), nearest))
+    found = np.full(len(when), -1)
+    mutual = order[new_rows(nearest[order])]
+    found[mutual] = nearest[mutual]
     return found
 
 
 @njit(nogil=True, cache=True)
-def _matched_edr(offsets, x, y, at, pivot, member, tolerance_m, tolerance_us):  # type: ignore[no-untyped-def]
+def _matched_edr(pivot, member, offsets, x, y, at, tolerance_m, tolerance_us):  # type: ignore[no-untyped-def]
     """For each sample of the pivot, the member's that the cheapest alignment gives it."""
     a, b = offsets[pivot], offsets[member]
     n, m = offsets[pivot + 1] - a, offsets[member + 1] - b
@@ -286,19 +255,6 @@ def _matched_edr(offsets, x, y, at, pivot, member, tolerance_m, tolerance_us):  
         else:
             j -= 1
     return found
-
-
-@njit(nogil=True, cache=True)
-def _places(offsets, x, y, at, pivot, member, pairs):  # type: ignore[no-untyped-def]
-    found_x, found_y = np.empty(len(pairs)), np.empty(len(pairs))
-    near = offsets[member]
-    for c in range(len(pairs)):
-        if pairs[c] >= 0:
-            found_x[c], found_y[c] = x[pairs[c]], y[pairs[c]]
-        else:
-            when = _share_time(offsets, at, pivot, member, offsets[pivot] + c)
-            found_x[c], found_y[c], near = place_at(offsets[member + 1], x, y, at, when, near)
-    return found_x, found_y
 
 
 def _onto_disc(x: Metres, y: Metres, radius: float) -> tuple[Metres, Metres]:

@@ -68,7 +68,7 @@ class _Facts:
             hits = asked[part] @ self.holders
             hits.eliminate_zeros()
             best[part] = hits.max(axis=1).toarray()
-            who = owners(hits.indptr)
+            who = owners(hits.indptr.astype(np.int64))
             ties[part] = np.bincount(who, hits.data == best[part][who], len(best[part]))
             own[part] = hits.diagonal(begin)
         return own, best, ties

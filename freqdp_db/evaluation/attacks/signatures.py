@@ -72,7 +72,7 @@ def weigh(counted: Frequencies, strongest: int | None) -> Vectors:
     filled = int((sizes > 0).sum())
     idf = np.log((filled + 1.0) / np.maximum(np.arange(filled + 1), 1))
     owner, dimension = owners(counted.offsets), counted.location
-    weight = counted.pf * idf[counted.tf[dimension]]
+    weight: Weights = counted.pf * idf[counted.tf[dimension]]
     if strongest is not None:
         # dimensions ascend, and the sort is stable: ties go to the lower one
         score = np.floor(weight / _norms(owner, weight, len(sizes)) / SAME + 0.5)
