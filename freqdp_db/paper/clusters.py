@@ -216,7 +216,7 @@ def brought_near(
 
 
 def _nearest_in_time(at: Ints, begin: int, end: int, when: Metres) -> Ints:
-    """The nearest of the samples begin to end - 1 to each time; -1 where another time is nearer to that one."""
+    """The nearest of the samples begin to end - 1 to each time; -1 where it is nearer to another time."""
     after = np.minimum(begin + np.searchsorted(at[begin:end], when), end - 1)
     before = np.maximum(after - 1, begin)
     nearest = np.where(np.abs(at[after] - when) < np.abs(at[before] - when), after, before)
