@@ -70,9 +70,9 @@ def weigh(counted: Frequencies, strongest: int | None) -> Vectors:
     """The same of what is counted already, cut to the strongest dimensions of each trajectory."""
     sizes = np.diff(counted.offsets)
     filled = int((sizes > 0).sum())
-    idf = np.log((filled + 1.0) / np.maximum(np.arange(filled + 1), 1))
+    idf: Weights = np.log((filled + 1.0) / np.maximum(np.arange(filled + 1), 1))
     owner, dimension = owners(counted.offsets), counted.location
-    weight: Weights = counted.pf * idf[counted.tf[dimension]]
+    weight = counted.pf * idf[counted.tf[dimension]]
     if strongest is not None:
         # dimensions ascend, and the sort is stable: ties go to the lower one
         score = np.floor(weight / _norms(owner, weight, len(sizes)) / SAME + 0.5)
