@@ -108,111 +108,115 @@ def richest(frequencies: Frequencies) -> int:
     return int(np.argmax(np.diff(frequencies.offsets)))
 
 
-Held = Callable[[WorkingSet, Any, RandomSource, int, float], Iterator[tuple[str, float, Bound]]]
+Equal = Iterator[tuple[str, float, Bound]]
 """Changes with the lists held equal: each with the epsilon that is claimed, and what was found."""
 
 
-@dataclass(frozen=True)
-class Probed:
-    """How to look at the vector of one step."""
+class TfProbe:
+    """How to look at the TF vector of the global step."""
 
-    artefact: str
-    unit: str
-    held: Held
-    only_visit: Callable[[WorkingSet, Any], tuple[int, int] | None]
-    """A trajectory and a place that only its own visit puts on a list."""
-    lists: Callable[[Any, int, int], bool]
-    """Whether a draw lists the place of the trajectory."""
+    artefact, unit = "tf_vector", "incidence"
 
+    def held_equal(
+        self,
+        state: WorkingSet,
+        options: GlobalOptions,
+        source: RandomSource,
+        runs: int,
+        alpha: float,
+    ) -> Equal:
+        """One incidence of a candidate removed. The most visited one has the most room on both sides."""
+        frequencies, epsilon = state.frequencies, Fraction(options.epsilon_global)
+        candidates = rank_places(frequencies, options.signature).candidates
+        tf = int(frequencies.tf[candidates].max())
 
-def _held_tf(
-    state: WorkingSet, options: GlobalOptions, source: RandomSource, runs: int, alpha: float
-) -> Iterator[tuple[str, float, Bound]]:
-    """One incidence of a candidate removed. The most visited one has the most room on both sides."""
-    frequencies, epsilon = state.frequencies, Fraction(options.epsilon_global)
-    candidates = rank_places(frequencies, options.signature).candidates
-    tf = int(frequencies.tf[candidates].max())
+        def targets(count: int) -> Observed:
+            # a vector of equal candidates, all of them listed
+            copies, listed = np.full(runs, count, np.int32), np.ones(runs, np.bool_)
+            drawn = perturb_tf(copies, len(frequencies.offsets) - 1, listed, epsilon, source)
+            return Observed(drawn.target.astype(np.int64))
 
-    def targets(count: int) -> Observed:
-        # a vector of equal candidates, all of them listed
-        copies, listed = np.full(runs, count, np.int32), np.ones(runs, np.bool_)
-        drawn = perturb_tf(copies, len(frequencies.offsets) - 1, listed, epsilon, source)
-        return Observed(drawn.target.astype(np.int64))
+        claim = float(tf_mechanism(epsilon).epsilon)
+        yield "- 1 incidence", claim, bound_from(targets(tf), targets(tf - 1), alpha)
 
-    claim = float(tf_mechanism(epsilon).epsilon)
-    yield "- 1 incidence", claim, bound_from(targets(tf), targets(tf - 1), alpha)
+    def only_visit(self, state: WorkingSet, drawn: TfTargets) -> tuple[int, int] | None:
+        """A trajectory and a place that only its own visit puts on the list."""
+        for place in drawn.location[drawn.tf == 1][:1]:
+            entry = int(np.flatnonzero(state.frequencies.location == place)[0])
+            owner = int(np.searchsorted(state.frequencies.offsets, entry, side="right")) - 1
+            return owner, int(place)
+        return None
 
-
-def _held_pf(
-    state: WorkingSet, options: LocalOptions, source: RandomSource, runs: int, alpha: float
-) -> Iterator[tuple[str, float, Bound]]:
-    """One occurrence more of a listed place: of one in the signature, and of one in stage 2."""
-    frequencies = state.frequencies
-    epsilon, size = Fraction(options.epsilon_local), options.signature
-    drawn = perturb_pf(frequencies, rank_places(frequencies, size), epsilon, source)
-    points = PointList.of(drawn, richest(frequencies), size)
-    claim = float(pf_mechanism(epsilon, size).epsilon)
-
-    def targets(of: PointList) -> Ints:
-        copies = perturb_pf(*of.copied(runs), epsilon, source)
-        return copies.target.reshape(runs, len(of)).astype(np.int64)
-
-    def shift(target: Ints) -> Ints:
-        """m times mu, as somebody computes it who knows the first world."""
-        return np.asarray((target[:, :size] - points.pf[:size]).sum(axis=1))
-
-    def noise(target: Ints, place: int) -> Ints:
-        """Noise on a place of stage 2 for the same person, in steps of the lattice."""
-        return np.asarray(size * (target[:, place] - points.pf[place]) + shift(target))
-
-    def in_signature(target: Ints) -> Observed:
-        # such an occurrence moves mu, and shows by where f - mu lies between whole numbers
-        total = sum(noise(target, place) for place in range(size, len(points)))
-        return Observed(np.asarray(total), shift(target) % size)
-
-    def in_stage_2(target: Ints) -> Observed:
-        return Observed(noise(target, size))
-
-    changes: list[tuple[str, int, Callable[[Ints], Observed]]] = [
-        # without a stage 2 all of it is stage 1, which does not see the counts
-        ("+ 1 in stage 1", 0, lambda target: Observed(shift(target)))
-    ]
-    if len(points) > size:
-        changes = [("+ 1 in stage 1", 0, in_signature), ("+ 1 in stage 2", size, in_stage_2)]
-    here = targets(points)
-    for change, place, look in changes:
-        there = targets(points.with_one_more(place))
-        yield change, claim, bound_from(look(there), look(here), alpha)
+    def lists(self, drawn: TfTargets, owner: int, place: int) -> bool:
+        """Whether a draw lists the place."""
+        return bool((drawn.location == place).any())
 
 
-def _only_incidence(state: WorkingSet, drawn: TfTargets) -> tuple[int, int] | None:
-    for place in drawn.location[drawn.tf == 1][:1]:
-        entry = int(np.flatnonzero(state.frequencies.location == place)[0])
-        owner = int(np.searchsorted(state.frequencies.offsets, entry, side="right")) - 1
-        return owner, int(place)
-    return None
+class PfProbe:
+    """How to look at the PF vectors of the local step."""
+
+    artefact, unit = "pf_vectors", "occurrence"
+
+    def held_equal(
+        self,
+        state: WorkingSet,
+        options: LocalOptions,
+        source: RandomSource,
+        runs: int,
+        alpha: float,
+    ) -> Equal:
+        """One occurrence more of a listed place: of one in the signature, and of one in stage 2."""
+        frequencies = state.frequencies
+        epsilon, size = Fraction(options.epsilon_local), options.signature
+        drawn = perturb_pf(frequencies, rank_places(frequencies, size), epsilon, source)
+        points = PointList.of(drawn, richest(frequencies), size)
+        claim = float(pf_mechanism(epsilon, size).epsilon)
+
+        def targets(of: PointList) -> Ints:
+            copies = perturb_pf(*of.copied(runs), epsilon, source)
+            return copies.target.reshape(runs, len(of)).astype(np.int64)
+
+        def shift(target: Ints) -> Ints:
+            """m times mu, as somebody computes it who knows the first world."""
+            return np.asarray((target[:, :size] - points.pf[:size]).sum(axis=1))
+
+        def noise(target: Ints, place: int) -> Ints:
+            """Noise on a place of stage 2 for the same person, in steps of the lattice."""
+            return np.asarray(size * (target[:, place] - points.pf[place]) + shift(target))
+
+        def in_signature(target: Ints) -> Observed:
+            # such an occurrence moves mu, and shows by where f - mu lies between whole numbers
+            total = sum(noise(target, place) for place in range(size, len(points)))
+            return Observed(np.asarray(total), shift(target) % size)
+
+        def in_stage_2(target: Ints) -> Observed:
+            return Observed(noise(target, size))
+
+        changes: list[tuple[str, int, Callable[[Ints], Observed]]] = [
+            # without a stage 2 all of it is stage 1, which does not see the counts
+            ("+ 1 in stage 1", 0, lambda target: Observed(shift(target)))
+        ]
+        if len(points) > size:
+            changes = [("+ 1 in stage 1", 0, in_signature), ("+ 1 in stage 2", size, in_stage_2)]
+        here = targets(points)
+        for change, place, look in changes:
+            there = targets(points.with_one_more(place))
+            yield change, claim, bound_from(look(there), look(here), alpha)
+
+    def only_visit(self, state: WorkingSet, drawn: PfTargets) -> tuple[int, int] | None:
+        """A trajectory and a place that only its own visit puts on its list."""
+        # the highest ranks first: those are on the list in every run
+        once = np.flatnonzero(drawn.pf == 1)
+        for i in once[np.argsort(drawn.rank[once], kind="stable")][:1]:
+            return int(drawn.trajectory[i]), int(drawn.location[i])
+        return None
+
+    def lists(self, drawn: PfTargets, owner: int, place: int) -> bool:
+        """Whether a draw lists the place of the trajectory."""
+        return bool(((drawn.location == place) & (drawn.trajectory == owner)).any())
 
 
-def _only_occurrence(state: WorkingSet, drawn: PfTargets) -> tuple[int, int] | None:
-    # the highest ranks first: those are on the list in every run
-    once = np.flatnonzero(drawn.pf == 1)
-    for i in once[np.argsort(drawn.rank[once], kind="stable")][:1]:
-        return int(drawn.trajectory[i]), int(drawn.location[i])
-    return None
-
-
-def _in_tf(drawn: TfTargets, owner: int, place: int) -> bool:
-    return bool((drawn.location == place).any())
-
-
-def _in_pf(drawn: PfTargets, owner: int, place: int) -> bool:
-    return bool(((drawn.location == place) & (drawn.trajectory == owner)).any())
-
-
-PROBES = {
-    GlobalStep.name: Probed("tf_vector", "incidence", _held_tf, _only_incidence, _in_tf),
-    LocalStep.name: Probed("pf_vectors", "occurrence", _held_pf, _only_occurrence, _in_pf),
-}
+PROBES: dict[str, Any] = {GlobalStep.name: TfProbe(), LocalStep.name: PfProbe()}
 """What an audit can look at, by the name of the step."""
 
 
@@ -355,7 +359,7 @@ def audit_world(
     with progress.stage("lists held equal"):
         for step in steps:
             probe, options = PROBES[step.name], options_of(step, request.values)
-            for change, claim, bound in probe.held(whole, options, source, runs, alpha):
+            for change, claim, bound in probe.held_equal(whole, options, source, runs, alpha):
                 findings.append(_finding(probe.artefact, "held equal", change, bound, claim))
     with progress.stage("lists that move"):
         for step in steps:
