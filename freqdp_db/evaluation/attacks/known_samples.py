@@ -77,7 +77,7 @@ class _Facts:
             part = slice(begin, begin + _OBJECTS_AT_ONCE)
             hits = asked[part] @ self.holders
             hits.eliminate_zeros()
-            best[part] = hits.max(axis=1).toarray()
+            best[part] = hits.max(axis=1).toarray().ravel()
             who = owners(hits.indptr.astype(np.int64))
             ties[part] = np.bincount(who, hits.data == best[part][who], len(best[part]))
             own[part] = hits.diagonal(begin)
