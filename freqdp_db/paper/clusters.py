@@ -1,8 +1,9 @@
-"""How unlike two trajectories are, for `w4m`.
+"""The clusters of `w4m`: distances between trajectories, a greedy search, and moving members together.
 
-LSTD compares both at equal shares of their time: the mean distance in space and time, a second
-being as many metres as is travelled in one. It is linear in the samples. EDR is the share of
-samples that have no like (within delta, and the time that takes) in the other, in order.
+LSTD (linear spatio-temporal distance) compares two trajectories at equal shares of their time: the mean
+distance in space and time, where a second counts as many metres as the objects travel in one. EDR (edit
+distance on real sequences) is the share of samples that match no sample of the other trajectory, within
+delta and the time that delta takes, in order.
 """
 
 from __future__ import annotations
@@ -17,16 +18,13 @@ from freqdp_db.engines.ranges import joined, map_each
 from freqdp_db.model.arrays import Flags, Ids, Ints, Metres, new_rows, offsets_from
 from freqdp_db.model.trajectories import Locations, Trajectories
 
-# --- How unlike two trajectories are, for `w4m` ---
-
-
 SHARES = 65
-"""At so many instants LSTD compares, from the first sample to the last."""
+"""LSTD compares at so many instants, from the first sample to the last."""
 
 
 @dataclass
-class Likeness:
-    """Distances of one trajectory to all; none of them is empty."""
+class TrajectoryDistances:
+    """What distances from one trajectory to all are computed from; no trajectory is empty."""
 
     offsets: Ints
     x: Metres
@@ -35,7 +33,7 @@ class Likeness:
     speed: float
     """Metres per microsecond."""
     at_shares: Metres
-    """By trajectory and share of its time: x, y, and the time as metres."""
+    """[trajectory, share of its time]: x, y, and the time as metres."""
     edr: bool
     tolerance_m: float
     _known: dict[int, Metres] = field(default_factory=dict)
@@ -68,7 +66,7 @@ class Likeness:
 
 def compare(
     trajectories: Trajectories, places: Locations, delta_m: float, *, edr: bool
-) -> Likeness:
+) -> TrajectoryDistances:
     offsets, at = trajectories.offsets, trajectories.at
     x, y = places.x[trajectories.location], places.y[trajectories.location]
     speed = _typical_speed(offsets, x, y, at)
@@ -76,7 +74,7 @@ def compare(
     for t, (begin, end) in enumerate(pairwise(offsets)):
         when = at[begin] + (at[end - 1] - at[begin]) * (np.arange(SHARES) / (SHARES - 1))
         shares[t] = np.column_stack([*_places_at(x, y, at, begin, end, when), when * speed])
-    return Likeness(offsets, x, y, at, speed, shares, edr, delta_m)
+    return TrajectoryDistances(offsets, x, y, at, speed, shares, edr, delta_m)
 
 
 def _typical_speed(offsets: Ints, x: Metres, y: Metres, at: Ints) -> float:
@@ -101,7 +99,7 @@ def _places_at(
 
 
 @njit(nogil=True, cache=True)
-def alike(i, j, x, y, at, tolerance_m, tolerance_us):  # type: ignore[no-untyped-def]
+def samples_match(i, j, x, y, at, tolerance_m, tolerance_us):  # type: ignore[no-untyped-def]
     return (
         abs(x[i] - x[j]) <= tolerance_m
         and abs(y[i] - y[j]) <= tolerance_m
@@ -121,7 +119,7 @@ def _edr_to(first, last, pivot, offsets, x, y, at, tolerance_m, tolerance_us):  
             before = row[0]
             row[0] += 1
             for j in range(count):
-                same = 0 if alike(i, begin + j, x, y, at, tolerance_m, tolerance_us) else 1
+                same = 0 if samples_match(i, begin + j, x, y, at, tolerance_m, tolerance_us) else 1
                 best = min(before + same, row[j] + 1, row[j + 1] + 1)
                 before = row[j + 1]
                 row[j + 1] = best
@@ -135,22 +133,24 @@ def _edr_to(first, last, pivot, offsets, x, y, at, tolerance_m, tolerance_us):  
 _GROWTH = 1.5
 
 
-def find_clusters(likeness: Likeness, k: int, most_trash: int) -> tuple[Ints, Ids]:
+def find_clusters(distances: TrajectoryDistances, k: int, most_trash: int) -> tuple[Ints, Ids]:
     """Offsets and members of the clusters, the pivot of each first; in nobody's is the trash."""
-    count = len(likeness.offsets) - 1
+    count = len(distances.offsets) - 1
     if count < k:
         return np.zeros(1, np.int64), np.zeros(0, np.int32)
-    from_centre = likeness.to_centre()
-    radius = likeness.first_radius()
+    from_centre = distances.to_centre()
+    radius = distances.first_radius()
     while True:
-        clusters = _one_round(likeness, k, radius, from_centre)
+        clusters = _one_round(distances, k, radius, from_centre)
         if count - sum(map(len, clusters)) <= most_trash:
             sizes = np.array([len(c) for c in clusters], np.int64)
             return offsets_from(sizes), np.array([m for c in clusters for m in c], np.int32)
         radius *= _GROWTH
 
 
-def _one_round(likeness: Likeness, k: int, radius: float, from_centre: Metres) -> list[list[int]]:
+def _one_round(
+    distances: TrajectoryDistances, k: int, radius: float, from_centre: Metres
+) -> list[list[int]]:
     count = len(from_centre)
     free = np.ones(count, np.bool_)
     waiting = np.ones(count, np.bool_)
@@ -162,7 +162,7 @@ def _one_round(likeness: Likeness, k: int, radius: float, from_centre: Metres) -
     while waiting.any() and int(free.sum()) >= k:
         candidates = np.flatnonzero(waiting)
         pivot = int(candidates[np.argmax(from_pivots[candidates])])
-        away = likeness.to_all(pivot)
+        away = distances.to_all(pivot)
         from_pivots = away.copy() if tried == 0 else np.minimum(from_pivots, away)
         tried += 1
         waiting[pivot] = False
@@ -187,11 +187,11 @@ _ROUNDING_M = 0.005
 """Less than a coordinate of the table may be off by."""
 
 
-def brought_near(
-    likeness: Likeness, members: Ids, delta_m: float
+def move_together(
+    distances: TrajectoryDistances, members: Ids, delta_m: float
 ) -> tuple[Metres, Metres, list[Flags]]:
     """x and y of each member at each of the pivot's times; which of these are matched samples."""
-    offsets, x, y, at = likeness.offsets, likeness.x, likeness.y, likeness.at
+    offsets, x, y, at = distances.offsets, distances.x, distances.y, distances.at
     pivot = int(members[0])
     part = slice(int(offsets[pivot]), int(offsets[pivot + 1]))
     rows_x, rows_y, matched = [x[part]], [y[part]], [np.ones(len(at[part]), np.bool_)]
@@ -201,8 +201,8 @@ def brought_near(
         of_pivot = at[part] - at[part][0]
         share = of_pivot / of_pivot[-1] if of_pivot[-1] > 0 else np.zeros(len(of_pivot))
         when = at[begin] + share * (at[end - 1] - at[begin])
-        if likeness.edr:
-            pairs: Ints = _matched_edr(pivot, member, *likeness.columns())
+        if distances.edr:
+            pairs: Ints = _matched_edr(pivot, member, *distances.columns())
         else:
             pairs = _nearest_in_time(at, begin, end, when)
         created_x, created_y = _places_at(x, y, at, begin, end, when)
@@ -239,12 +239,12 @@ def _matched_edr(pivot, member, offsets, x, y, at, tolerance_m, tolerance_us):  
         cost[0, j] = j
     for i in range(n):
         for j in range(m):
-            same = 0 if alike(a + i, b + j, x, y, at, tolerance_m, tolerance_us) else 1
+            same = 0 if samples_match(a + i, b + j, x, y, at, tolerance_m, tolerance_us) else 1
             cost[i + 1, j + 1] = min(cost[i, j] + same, cost[i, j + 1] + 1, cost[i + 1, j] + 1)
     found = np.full(n, -1)
     i, j = n, m
     while i > 0 and j > 0:
-        same = alike(a + i - 1, b + j - 1, x, y, at, tolerance_m, tolerance_us)
+        same = samples_match(a + i - 1, b + j - 1, x, y, at, tolerance_m, tolerance_us)
         if same and cost[i, j] == cost[i - 1, j - 1]:
             found[i - 1] = b + j - 1
             i, j = i - 1, j - 1
