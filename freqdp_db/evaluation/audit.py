@@ -6,7 +6,6 @@ table of trajectories, nothing is claimed, and the experiment shows why. Nothing
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
@@ -19,7 +18,7 @@ from freqdp_db.db.builds import find_build
 from freqdp_db.db.connection import Database
 from freqdp_db.db.datasets import DatasetRow
 from freqdp_db.errors import BadInput, VerificationFailed
-from freqdp_db.evaluation.audit_counts import noisy_scores, released_bounds
+from freqdp_db.evaluation.audit_persons import OF_METHODS, bound_of_vectors, bounds_of_releases
 from freqdp_db.evaluation.bounds import Bound, Observed, bound_from, bound_from_hits
 from freqdp_db.methods.contract import AnyStep, StepContext, WorkingSet, options_of
 from freqdp_db.methods.counts.options import CountsOptions
@@ -32,20 +31,9 @@ from freqdp_db.methods.frequency.perturbation import (
 )
 from freqdp_db.methods.frequency.steps import GlobalOptions, GlobalStep, LocalOptions, LocalStep
 from freqdp_db.methods.loop import Trial, run_steps
-from freqdp_db.methods.synthesis.plan import FIRST_ROUND, SCALE, plan_of, planned_from
-from freqdp_db.methods.synthesis.public import Region, StrictOptions
-from freqdp_db.methods.synthesis.strict import carry_out, released_size
-from freqdp_db.methods.synthesis.trips import Trips, cut_trips
-from freqdp_db.methods.synthesis.vectors import (
-    cell_trips,
-    measured,
-    size_counts,
-    vectors_of,
-    with_noise,
-)
-from freqdp_db.model.arrays import Ints, Metres, owners, rows_of
+from freqdp_db.model.arrays import Ints
 from freqdp_db.model.trajectories import Locations, PfTargets, TfTargets, Trajectories
-from freqdp_db.privacy.accounting import epsilon_of, rounded_down
+from freqdp_db.privacy.accounting import rounded_down
 from freqdp_db.privacy.guarantee import ProtectedUnit
 from freqdp_db.privacy.noise import RandomSource, SecureSource
 from freqdp_db.progress import Progress
@@ -120,111 +108,115 @@ def richest(frequencies: Frequencies) -> int:
     return int(np.argmax(np.diff(frequencies.offsets)))
 
 
-Held = Callable[[WorkingSet, Any, RandomSource, int, float], Iterator[tuple[str, float, Bound]]]
+Equal = Iterator[tuple[str, float, Bound]]
 """Changes with the lists held equal: each with the epsilon that is claimed, and what was found."""
 
 
-@dataclass(frozen=True)
-class Probed:
-    """How to look at the vector of one step."""
+class TfProbe:
+    """How to look at the TF vector of the global step."""
 
-    artefact: str
-    unit: str
-    held: Held
-    only_visit: Callable[[WorkingSet, Any], tuple[int, int] | None]
-    """A trajectory and a place that only its own visit puts on a list."""
-    lists: Callable[[Any, int, int], bool]
-    """Whether a draw lists the place of the trajectory."""
+    artefact, unit = "tf_vector", "incidence"
 
+    def held_equal(
+        self,
+        state: WorkingSet,
+        options: GlobalOptions,
+        source: RandomSource,
+        runs: int,
+        alpha: float,
+    ) -> Equal:
+        """One incidence of a candidate removed. The most visited one has the most room on both sides."""
+        frequencies, epsilon = state.frequencies, Fraction(options.epsilon_global)
+        candidates = rank_places(frequencies, options.signature).candidates
+        tf = int(frequencies.tf[candidates].max())
 
-def _held_tf(
-    state: WorkingSet, options: GlobalOptions, source: RandomSource, runs: int, alpha: float
-) -> Iterator[tuple[str, float, Bound]]:
-    """One incidence of a candidate removed. The most visited one has the most room on both sides."""
-    frequencies, epsilon = state.frequencies, Fraction(options.epsilon_global)
-    candidates = rank_places(frequencies, options.signature).candidates
-    tf = int(frequencies.tf[candidates].max())
+        def targets(count: int) -> Observed:
+            # a vector of equal candidates, all of them listed
+            copies, listed = np.full(runs, count, np.int32), np.ones(runs, np.bool_)
+            drawn = perturb_tf(copies, len(frequencies.offsets) - 1, listed, epsilon, source)
+            return Observed(drawn.target.astype(np.int64))
 
-    def targets(count: int) -> Observed:
-        # a vector of equal candidates, all of them listed
-        copies, listed = np.full(runs, count, np.int32), np.ones(runs, np.bool_)
-        drawn = perturb_tf(copies, len(frequencies.offsets) - 1, listed, epsilon, source)
-        return Observed(drawn.target.astype(np.int64))
+        claim = float(tf_mechanism(epsilon).epsilon)
+        yield "- 1 incidence", claim, bound_from(targets(tf), targets(tf - 1), alpha)
 
-    claim = float(tf_mechanism(epsilon).epsilon)
-    yield "- 1 incidence", claim, bound_from(targets(tf), targets(tf - 1), alpha)
+    def only_visit(self, state: WorkingSet, drawn: TfTargets) -> tuple[int, int] | None:
+        """A trajectory and a place that only its own visit puts on the list."""
+        for place in drawn.location[drawn.tf == 1][:1]:
+            entry = int(np.flatnonzero(state.frequencies.location == place)[0])
+            owner = int(np.searchsorted(state.frequencies.offsets, entry, side="right")) - 1
+            return owner, int(place)
+        return None
 
-
-def _held_pf(
-    state: WorkingSet, options: LocalOptions, source: RandomSource, runs: int, alpha: float
-) -> Iterator[tuple[str, float, Bound]]:
-    """One occurrence more of a listed place: of one in the signature, and of one in stage 2."""
-    frequencies = state.frequencies
-    epsilon, size = Fraction(options.epsilon_local), options.signature
-    drawn = perturb_pf(frequencies, rank_places(frequencies, size), epsilon, source)
-    points = PointList.of(drawn, richest(frequencies), size)
-    claim = float(pf_mechanism(epsilon, size).epsilon)
-
-    def targets(of: PointList) -> Ints:
-        copies = perturb_pf(*of.copied(runs), epsilon, source)
-        return copies.target.reshape(runs, len(of)).astype(np.int64)
-
-    def shift(target: Ints) -> Ints:
-        """m times mu, as somebody computes it who knows the first world."""
-        return np.asarray((target[:, :size] - points.pf[:size]).sum(axis=1))
-
-    def noise(target: Ints, place: int) -> Ints:
-        """Noise on a place of stage 2 for the same person, in steps of the lattice."""
-        return np.asarray(size * (target[:, place] - points.pf[place]) + shift(target))
-
-    def in_signature(target: Ints) -> Observed:
-        # such an occurrence moves mu, and shows by where f - mu lies between whole numbers
-        total = sum(noise(target, place) for place in range(size, len(points)))
-        return Observed(np.asarray(total), shift(target) % size)
-
-    def in_stage_2(target: Ints) -> Observed:
-        return Observed(noise(target, size))
-
-    changes: list[tuple[str, int, Callable[[Ints], Observed]]] = [
-        # without a stage 2 all of it is stage 1, which does not see the counts
-        ("+ 1 in stage 1", 0, lambda target: Observed(shift(target)))
-    ]
-    if len(points) > size:
-        changes = [("+ 1 in stage 1", 0, in_signature), ("+ 1 in stage 2", size, in_stage_2)]
-    here = targets(points)
-    for change, place, look in changes:
-        there = targets(points.with_one_more(place))
-        yield change, claim, bound_from(look(there), look(here), alpha)
+    def lists(self, drawn: TfTargets, owner: int, place: int) -> bool:
+        """Whether a draw lists the place."""
+        return bool((drawn.location == place).any())
 
 
-def _only_incidence(state: WorkingSet, drawn: TfTargets) -> tuple[int, int] | None:
-    for place in drawn.location[drawn.tf == 1][:1]:
-        entry = int(np.flatnonzero(state.frequencies.location == place)[0])
-        owner = int(np.searchsorted(state.frequencies.offsets, entry, side="right")) - 1
-        return owner, int(place)
-    return None
+class PfProbe:
+    """How to look at the PF vectors of the local step."""
+
+    artefact, unit = "pf_vectors", "occurrence"
+
+    def held_equal(
+        self,
+        state: WorkingSet,
+        options: LocalOptions,
+        source: RandomSource,
+        runs: int,
+        alpha: float,
+    ) -> Equal:
+        """One occurrence more of a listed place: of one in the signature, and of one in stage 2."""
+        frequencies = state.frequencies
+        epsilon, size = Fraction(options.epsilon_local), options.signature
+        drawn = perturb_pf(frequencies, rank_places(frequencies, size), epsilon, source)
+        points = PointList.of(drawn, richest(frequencies), size)
+        claim = float(pf_mechanism(epsilon, size).epsilon)
+
+        def targets(of: PointList) -> Ints:
+            copies = perturb_pf(*of.copied(runs), epsilon, source)
+            return copies.target.reshape(runs, len(of)).astype(np.int64)
+
+        def shift(target: Ints) -> Ints:
+            """m times mu, as somebody computes it who knows the first world."""
+            return np.asarray((target[:, :size] - points.pf[:size]).sum(axis=1))
+
+        def noise(target: Ints, place: int) -> Ints:
+            """Noise on a place of stage 2 for the same person, in steps of the lattice."""
+            return np.asarray(size * (target[:, place] - points.pf[place]) + shift(target))
+
+        def in_signature(target: Ints) -> Observed:
+            # such an occurrence moves mu, and shows by where f - mu lies between whole numbers
+            total = sum(noise(target, place) for place in range(size, len(points)))
+            return Observed(np.asarray(total), shift(target) % size)
+
+        def in_stage_2(target: Ints) -> Observed:
+            return Observed(noise(target, size))
+
+        changes: list[tuple[str, int, Callable[[Ints], Observed]]] = [
+            # without a stage 2 all of it is stage 1, which does not see the counts
+            ("+ 1 in stage 1", 0, lambda target: Observed(shift(target)))
+        ]
+        if len(points) > size:
+            changes = [("+ 1 in stage 1", 0, in_signature), ("+ 1 in stage 2", size, in_stage_2)]
+        here = targets(points)
+        for change, place, look in changes:
+            there = targets(points.with_one_more(place))
+            yield change, claim, bound_from(look(there), look(here), alpha)
+
+    def only_visit(self, state: WorkingSet, drawn: PfTargets) -> tuple[int, int] | None:
+        """A trajectory and a place that only its own visit puts on its list."""
+        # the highest ranks first: those are on the list in every run
+        once = np.flatnonzero(drawn.pf == 1)
+        for i in once[np.argsort(drawn.rank[once], kind="stable")][:1]:
+            return int(drawn.trajectory[i]), int(drawn.location[i])
+        return None
+
+    def lists(self, drawn: PfTargets, owner: int, place: int) -> bool:
+        """Whether a draw lists the place of the trajectory."""
+        return bool(((drawn.location == place) & (drawn.trajectory == owner)).any())
 
 
-def _only_occurrence(state: WorkingSet, drawn: PfTargets) -> tuple[int, int] | None:
-    # the highest ranks first: those are on the list in every run
-    once = np.flatnonzero(drawn.pf == 1)
-    for i in once[np.argsort(drawn.rank[once], kind="stable")][:1]:
-        return int(drawn.trajectory[i]), int(drawn.location[i])
-    return None
-
-
-def _in_tf(drawn: TfTargets, owner: int, place: int) -> bool:
-    return bool((drawn.location == place).any())
-
-
-def _in_pf(drawn: PfTargets, owner: int, place: int) -> bool:
-    return bool(((drawn.location == place) & (drawn.trajectory == owner)).any())
-
-
-PROBES = {
-    GlobalStep.name: Probed("tf_vector", "incidence", _held_tf, _only_incidence, _in_tf),
-    LocalStep.name: Probed("pf_vectors", "occurrence", _held_pf, _only_occurrence, _in_pf),
-}
+PROBES: dict[str, Any] = {GlobalStep.name: TfProbe(), LocalStep.name: PfProbe()}
 """What an audit can look at, by the name of the step."""
 
 
@@ -234,6 +226,8 @@ _ALPHA = 0.001
 """All intervals of an audit together miss with this probability at most."""
 _WHOLE_RUNS = 200
 """Runs of whole worlds, in each of the two: these take longer, and their events are certain."""
+_MOST_RUNS = 20_000
+"""Of the vectors of one object."""
 _RUNS_PER_RELEASE, _LEAST_RELEASES = 400, 20
 """Whole releases of `strict` take about a second: so many runs of the vectors for each."""
 _TABLE = "trajectories"
@@ -365,7 +359,7 @@ def audit_world(
     with progress.stage("lists held equal"):
         for step in steps:
             probe, options = PROBES[step.name], options_of(step, request.values)
-            for change, claim, bound in probe.held(whole, options, source, runs, alpha):
+            for change, claim, bound in probe.held_equal(whole, options, source, runs, alpha):
                 findings.append(_finding(probe.artefact, "held equal", change, bound, claim))
     with progress.stage("lists that move"):
         for step in steps:
@@ -381,20 +375,20 @@ def _object(
     """One object with all its data, as the guarantee has it: in the vectors, and in what is released."""
     (step,) = request.method.steps
     options: Any = options_of(step, request.values)
-    if type(options) not in _OF_OBJECTS:
+    if type(options) not in OF_METHODS:
         raise BadInput(
             f"[[method]] {request.method.name} is there to compare with, and is not audited",
             remedy="audit strict, whose vectors and noise it shares",
         )
-    artefact, in_vectors, in_releases = _OF_OBJECTS[type(options)]
+    artefact = "counts" if isinstance(options, CountsOptions) else _TABLE
     claim, findings = float(options.epsilon), []
     if not options.parameters.pure:
         with progress.stage("one object, with and without"):
-            bound = in_vectors(world, options, source, min(runs, MOST_RUNS))
+            bound = bound_of_vectors(world, options, source, min(runs, _MOST_RUNS))
         findings.append(_finding("noisy_vectors", "none", "- 1 object", bound, claim))
     with progress.stage("releases with and without"):
         releases = max(runs // _RUNS_PER_RELEASE, _LEAST_RELEASES)
-        seen = in_releases(world, options, source, releases, _ALPHA)
+        seen = bounds_of_releases(world, options, source, releases, _ALPHA)
     return findings + [
         _finding(artefact, "none", f"- 1 object, by {name}", bound, claim)
         for name, bound in seen.items()
@@ -447,7 +441,7 @@ def _moving(
         return probe.lists(step.draw(world, side, options, source), owner, place)
 
     without = _begun(without_visits(state.trajectories, owner, place), world)
-    return [_told_apart(probe.artefact, f"- 1 {probe.unit}", listed, state, without, alpha)]
+    return [_compare_worlds(probe.artefact, f"- 1 {probe.unit}", listed, state, without, alpha)]
 
 
 def _canary(
@@ -464,149 +458,13 @@ def _canary(
         return bool((made.trajectories.location == place).any())
 
     without = without_visits(here, owner, place)
-    return _told_apart(_TABLE, "- 1 occurrence", released, here, without, alpha)
+    return _compare_worlds(_TABLE, "- 1 occurrence", released, here, without, alpha)
 
 
-def _told_apart(
+def _compare_worlds(
     artefact: str, change: str, shown: Callable[[Side], bool], here: Side, there: Side, alpha: float
 ) -> AuditFinding:
     """How often each of two worlds shows what should not tell them apart."""
     often, seldom = (sum(shown(side) for _ in range(_WHOLE_RUNS)) for side in (here, there))
     bound = bound_from_hits(often, seldom, _WHOLE_RUNS, alpha)
     return _finding(artefact, "move", change, bound, unbounded=seldom == 0 < often)
-
-
-# What an audit can see of a guarantee for an object: the noisy vectors with and without one object.
-#
-# Whoever knows everybody else subtracts their sums. What is left is noise, with or without the vectors
-# of the one: the sum of the vectors, each entry weighted by the one's own over the variance of its
-# noise, tells the two worlds apart best of all that is linear. Each vector is looked at alone, too: one
-# without its noise would drown in the sum of all.
-#
-# Whoever has the released trips alone counts them, and how many pass where the one went.
-
-
-MOST_RUNS = 20_000
-_FEW = 50
-_SIDE = 15
-_STEPS = 100_000
-"""Shares are looked at in steps of this part."""
-_MOST_TRIPS = 1_000
-"""Of a release so many are made: where they pass shows in them."""
-_MOST_APART = 40.0
-_SURE = 5.0
-"""Standard deviations that a bound stays on the safe side by."""
-
-
-def told_apart(
-    world: StepContext, options: StrictOptions, source: RandomSource, runs: int
-) -> Bound:
-    """How much of epsilon the object with the most trips shows, from below."""
-    parameters = options.parameters
-    region, period = world.public_facts(options.region, options.period)
-    trips = cut_trips(world.build.trajectories, world.locations, region, period)
-    count, classes = size_counts(trips)
-    plan = planned_from(np.array([count * SCALE]), classes * SCALE, region, period, parameters)
-    one = int(np.argmax(np.diff(trips.by_object)))
-    alone = _some(trips, np.array([one]))
-    first = [np.array([size_counts(alone)[0]]) * SCALE, size_counts(alone)[1] * SCALE]
-    vectors = [*first, *vectors_of(trips, plan, one, pure=False)]
-    scores, alone_apart = np.zeros((2, runs)), 0.0
-    for statistic, vector in zip([*FIRST_ROUND, *plan.statistics], vectors, strict=True):
-        own = vector[vector != 0]
-        if not statistic.share or not len(own):
-            continue
-        weight = own * (statistic.share / statistic.bound**2)
-        mine = np.zeros((2, runs))
-        for there in range(2):
-            total = np.tile(own * there, runs)
-            seen = with_noise(total, statistic, parameters, source)
-            mine[there] = seen.reshape(runs, -1).astype(np.float64) @ weight
-        scores += mine
-        alone_apart = max(alone_apart, _apart(mine))
-    apart = max(_apart(scores), alone_apart)
-    return _bound(apart, runs, parameters.delta)
-
-
-def _bound(apart: float, runs: int, delta: Fraction) -> Bound:
-    """Epsilon from how many deviations two worlds are apart, on the safe side."""
-    lower, upper = (max(apart + way * _SURE * math.sqrt(2 / runs), 0.0) for way in (-1, 1))
-    return Bound(_epsilon(lower, delta), _epsilon(upper, delta), runs)
-
-
-def _apart(scores: Metres) -> float:
-    """How many deviations lie between the means of two worlds."""
-    between = float(scores[1].mean() - scores[0].mean())
-    spread = math.sqrt(float(scores[0].var() + scores[1].var()) / 2)
-    return min(between / spread, _MOST_APART) if spread > 0 else _MOST_APART * (between > 0)
-
-
-def released_told_apart(
-    world: StepContext, options: StrictOptions, source: RandomSource, runs: int, alpha: float
-) -> dict[str, Bound]:
-    """The same for whoever has the released trips alone, by what they look at.
-
-    Worlds of few objects: the one with the most trips shows most among few, and many releases
-    can be made.
-    """
-    region, period = world.public_facts(options.region, options.period)
-    all_trips = cut_trips(world.build.trajectories, world.locations, region, period)
-    busiest = np.argsort(-np.diff(all_trips.by_object), kind="stable")[:_FEW]
-    here, there = _some(all_trips, busiest), _some(all_trips, busiest[1:])
-    where = _passing(_some(all_trips, busiest[:1]), region)
-    seen = {"number of trips": np.zeros((2, runs)), "where they pass": np.zeros((2, runs))}
-    for w, trips in enumerate((here, there)):
-        for run in range(runs):
-            drawn = measured(trips, region, period, options.parameters, source)
-            plan = plan_of(drawn, region, period, options.parameters)
-            count = released_size(drawn, plan, options.parameters)
-            fewer = replace(options.parameters, size=min(count, _MOST_TRIPS))
-            made = carry_out(drawn, region, period, fewer)[1]
-            t, places = made.trajectories, made.places
-            out = Trips(np.array([0, len(t)]), t.offsets, places.x[t.location],
-                        places.y[t.location], t.at)  # fmt: skip
-            seen["number of trips"][w, run] = count
-            seen["where they pass"][w, run] = _STEPS * (_passing(out, region) @ where) / len(t)
-    delta = 0.0 if options.parameters.pure else float(options.delta)
-    found = {}
-    for name, columns in seen.items():
-        left, right = (Observed(np.floor(column).astype(np.int64)) for column in columns)
-        found[name] = bound_from(left, right, alpha / len(seen), delta)
-    return found
-
-
-def _passing(trips: Trips, region: Region) -> Metres:
-    """Share of the trips that pass each cell of a coarse grid."""
-    found = cell_trips(trips, region, _SIDE)
-    once = np.unique(owners(found.offsets).astype(np.int64) * _SIDE**2 + found.cells)
-    share: Metres = np.bincount(once % _SIDE**2, minlength=_SIDE**2) / max(len(trips), 1)
-    return share
-
-
-def _epsilon(apart: float, delta: Fraction) -> float:
-    """The epsilon that two normal laws so many deviations apart stand for."""
-    rho = Fraction(apart) ** 2 / 2
-    return float(epsilon_of(rho, delta)) if rho else 0.0
-
-
-def _some(trips: Trips, chosen: Ints) -> Trips:
-    """The trips of these objects."""
-    which, by_object = rows_of(trips.by_object, chosen)
-    samples, offsets = rows_of(trips.offsets, which)
-    return Trips(by_object, offsets, trips.x[samples], trips.y[samples], trips.at[samples])
-
-
-def counts_told_apart(
-    world: StepContext, options: CountsOptions, source: RandomSource, runs: int
-) -> Bound:
-    """The same in the noisy vectors of counts."""
-    apart = max(map(_apart, noisy_scores(world, options, source, runs)))
-    return _bound(apart, runs, options.parameters.delta)
-
-
-_OF_OBJECTS: dict[type, tuple[str, Callable[..., Bound], Callable[..., dict[str, Bound]]]] = {
-    StrictOptions: (_TABLE, told_apart, released_told_apart),
-    CountsOptions: ("counts", counts_told_apart, released_bounds),
-}
-"""Of methods with a guarantee for an object: what they release, and how two worlds are told apart in the
-noisy vectors and in releases."""

@@ -18,12 +18,12 @@ from freqdp_db.evaluation.attacks.aggregates import (
     Counted,
     KnownCells,
     at_least_some,
+    attack_rates,
     crowd_of,
     membership_in_counts,
     scores,
     scores_of,
     shares_of_bins,
-    told_apart,
 )
 from freqdp_db.evaluation.attacks.exposure import HEADLINE
 from freqdp_db.evaluation.utility import jensen_shannon, largest_errors, same_members
@@ -289,7 +289,7 @@ def window_scores(
 def membership_over_windows(scores: Numbers) -> dict[str, float]:
     """The attack with what several windows say, added up for each object."""
     there, gone, plain_there, plain_gone = scores.T
-    return _as_metrics(told_apart(there, gone), told_apart(plain_there, plain_gone))
+    return _as_metrics(attack_rates(there, gone), attack_rates(plain_there, plain_gone))
 
 
 MEMBERS = "exposure.members"
@@ -340,7 +340,7 @@ def measure_trial(
         rows["zone"] = rows["origin"]
     counted = _released(rows, zones, bins)
     rng = np.random.default_rng([seed, 7])
-    attacked = told_apart(
+    attacked = attack_rates(
         *(scores(counted, _known(i, counted, bins), rng, np.ones(len(i.part))) for i in items)
     )
     found |= {"membership.auc": attacked["auc"], "membership.tpr1": attacked["tpr1"]}

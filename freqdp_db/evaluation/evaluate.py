@@ -40,7 +40,6 @@ from freqdp_db.progress import Progress
 from freqdp_db.release.approving import Exposure, approve, require_held
 from freqdp_db.release.request import Request
 from freqdp_db.release.verification import Replayed
-from freqdp_db.roads.network import Network
 
 LINKED = "la"
 """The largest of all linking attacks: where a released trajectory is one object's."""
@@ -171,24 +170,6 @@ DEFAULT_SEED = 1
 _RECOVERY = "recovery"
 
 
-@dataclass(frozen=True)
-class _ReleaseAsked:
-    release_id: int
-    seed: int
-    roads: RoadTable | None
-    case: Case | None
-    """What it is read as, if it is here already."""
-
-
-@dataclass(frozen=True)
-class _Read:
-    """What the pieces of an evaluation are measured in."""
-
-    case: Case
-    network: Network | None
-    seed: int
-
-
 def evaluate(
     database: Database,
     release: ReleaseRow,
@@ -210,12 +191,12 @@ def evaluate(
     case = None
     if replayed is not None and not engine.remote:
         case = Case.of(replayed.build, replayed.state, Request.of(release).values)
-    asked = _ReleaseAsked(release.release_id, seed, roads, case)
+    asked = (release.release_id, seed, roads, case)
     pieces = [*([] if roads is None else [_RECOVERY]), *pieces_of(release.kind)]
     build = find_build(database, release.build_id)
     found: dict[str, float] = {}
     with progress.stage("metrics", len(pieces), "pieces") as stage:
-        for values in deal_out(engine, database, build, _read, asked, _measure, pieces, progress):
+        for values in deal_out(engine, database, build, _read, asked, _run, pieces, progress):
             found |= values
             stage.advance(1)
     if roads is not None and not any(name.startswith(_RECOVERY) for name in found):
@@ -225,23 +206,35 @@ def evaluate(
     return values
 
 
-def _read(database: Database, asked: _ReleaseAsked, progress: Progress) -> _Read:
-    release = get_release(database, asked.release_id)
-    build = find_build(database, release.build_id)
+MeasurePiece = Callable[[str, Progress], dict[str, float]]
+
+
+def _read(
+    database: Database, asked: tuple[int, int, RoadTable | None, Case | None], progress: Progress
+) -> MeasurePiece:
+    """What measures pieces of an evaluation, with the release and the roads read from the database.
+
+    asked: the release's id, the seed, its roads, and what it is read as, if that is here already.
+    """
+    release_id, seed, roads, case = asked
+    release = get_release(database, release_id)
     # roads first: a wrong name is refused before the long work
-    roads = asked.roads
+    build = find_build(database, release.build_id)
     network = None if roads is None else roads.network(database, build.srid, progress)
-    case = load_case(database, release, progress) if asked.case is None else asked.case
-    return _Read(case, network, asked.seed)
+    read = load_case(database, release, progress) if case is None else case
+
+    def measure_piece_of(piece: str, progress: Progress) -> dict[str, float]:
+        if piece != _RECOVERY:
+            return measure_piece(read, piece, seed, progress)
+        if network is None or len(read.pair.released) != len(read.pair.original):
+            return {}
+        return recovery_attack(read.pair, network, progress)
+
+    return measure_piece_of
 
 
-def _measure(read: _Read, piece: str, progress: Progress) -> dict[str, float]:
-    if piece != _RECOVERY:
-        return measure_piece(read.case, piece, read.seed, progress)
-    pair = read.case.pair
-    if read.network is None or len(pair.released) != len(pair.original):
-        return {}
-    return recovery_attack(pair, read.network, progress)
+def _run(measure: MeasurePiece, piece: str, progress: Progress) -> dict[str, float]:
+    return measure(piece, progress)
 
 
 def check_seed(seed: int) -> None:

@@ -116,7 +116,7 @@ class Heartbeat:
         self._every = min(_MOST_SECONDS, lease_s / 4)
         self._ended = threading.Event()
         self._threads = [
-            threading.Thread(target=run, name="pulse", daemon=True)
+            threading.Thread(target=run, name="heartbeat", daemon=True)
             for run in (self._beat, self._watch)
         ]
         self._renewed = time.monotonic()
@@ -388,7 +388,7 @@ class Worker:
     served: WorkerStats = field(default_factory=WorkerStats)
     _stopping: bool = False
     _waiting: bool = False
-    _pulse: Heartbeat | None = None
+    _heartbeat: Heartbeat | None = None
     _listener: Listener | None = None
     _worker_id: int | None = None
     _silent_since: float | None = None
@@ -483,8 +483,8 @@ class Worker:
         again, self._stopping = self._stopping, True
         if self._waiting:
             raise _Stop
-        if self._pulse is not None:
-            self._pulse.stop_at = time.monotonic() + (0.0 if again else self.grace_s)
+        if self._heartbeat is not None:
+            self._heartbeat.stop_at = time.monotonic() + (0.0 if again else self.grace_s)
 
     def _is_silent(self) -> bool:
         """Whether the database has not answered for the length of a lease."""
@@ -531,23 +531,23 @@ class Worker:
             what = f"given up after {MAX_ATTEMPTS} attempts; the last worker vanished"
             return self._ended(job, "failed", what)
         progress = JobProgress()
-        pulse = Heartbeat(LeaseConnection(own, job, self.lease_s), progress, self.lease_s)
+        heartbeat = Heartbeat(LeaseConnection(own, job, self.lease_s), progress, self.lease_s)
         try:
-            with pulse:
-                self._pulse = pulse
+            with heartbeat:
+                self._heartbeat = heartbeat
                 if self._stopping:  # told in the moment before
-                    pulse.stop_at = time.monotonic() + self.grace_s
+                    heartbeat.stop_at = time.monotonic() + self.grace_s
                 with self.engine(own, progress) as engine:
                     done, note = perform(own, job, progress, self.gate, engine)
         except WorkInterrupted:
-            return self._interrupted(job, pulse.reason)
+            return self._interrupted(job, heartbeat.reason)
         except FreqdpError as error:
             return self._unsuccessful(job, error)
         except Exception as error:
             what = f"a fault in freqdp: {place_of(error)}"
             return self._ended(job, "failed", what)
         finally:
-            self._pulse = None
+            self._heartbeat = None
         LOG.info(
             "done", job=job.job_id, release=done.release.name, resumed=done.resumed, note=note,
             phases={name: round(seconds, 3) for name, seconds in progress.seconds.items()},

@@ -273,7 +273,9 @@ SHARES = {
 """Share of the clean rows that get a dirty row right after them, by kind of dirt."""
 
 
-def soil(samples: SourceSamples, rng: np.random.Generator) -> tuple[SourceSamples, dict[str, int]]:
+def add_unusable_rows(
+    samples: SourceSamples, rng: np.random.Generator
+) -> tuple[SourceSamples, dict[str, int]]:
     """Put dirty rows in between. The clean ones all stay, so the truth stays complete."""
     clean = len(samples)
     draw = rng.random(clean)
@@ -383,7 +385,7 @@ class City:
                 )
             )
         samples = _in_order(parts)
-        samples, dirt = soil(samples, rng)
+        samples, dirt = add_unusable_rows(samples, rng)
         named = replace(samples, object_id=names[samples.object_id])
         return Chunk(len(names), named, dirt)
 

@@ -49,14 +49,31 @@ class CsvFormat:
     header: bool = True
     time_format: str = "iso"
     timezone: str = "UTC"
+    skip_lines: int = 0
+    clock: str | None = None
+    """Column of the time of day, where `time` is the date alone."""
+    altitude: str | None = None
+    numbered: bool = False
+    """Whether objects are numbers."""
+    published: bool = False
+    """Whether it is a publisher's: files may be empty, and nobody gave options to blame."""
 
     @property
     def columns(self) -> tuple[tuple[str, str], ...]:
-        named = () if self.object is None else (("[[object]]", self.object),)
-        return (*named, ("[[time]]", self.time), ("[[lon]]", self.lon), ("[[lat]]", self.lat))
+        """The options and the columns that they name."""
+        options = {
+            "[[object]]": self.object, "[[time]]": self.time, "[[lon]]": self.lon,
+            "[[lat]]": self.lat, "clock": self.clock, "altitude": self.altitude,
+        }  # fmt: skip
+        return tuple((option, column) for option, column in options.items() if column is not None)
 
     def object_of(self, path: Path) -> str:
-        """The object of a file whose rows do not name it: the file's name without its ending."""
+        """The object of a file whose rows do not name it: the file's name without its ending.
+
+        GeoLife's are folders: Data/<user>/Trajectory/<trajectory>.plt.
+        """
+        if self.published:
+            return path.parent.parent.name
         ending = max((e for e in ENDINGS if path.name.lower().endswith(e)), key=len, default="")
         name = path.name.removesuffix(path.name[len(path.name) - len(ending) :]) or path.name
         if len(name.encode()) > LONGEST_ID:
@@ -68,7 +85,7 @@ class CsvFormat:
 
     def refuse_misfit(self, bad: BadRows) -> None:
         """Blame an option if not one row could be read and all failed for one reason."""
-        if bad.good or len(bad.counts) != 1:
+        if self.published or bad.good or len(bad.counts) != 1:
             return
         ((reason, count),) = bad.counts.items()
         rows = f"not one of the first {count:,} rows"
@@ -99,34 +116,13 @@ class CsvFormat:
 # Two published datasets, read from the folders that their publishers ship.
 
 
-@dataclass(frozen=True)
-class PublishedFormat(CsvFormat):
-    """A publisher's own: files without a header, which may be empty; nobody gave options to blame."""
-
-    header: bool = False
-    skip_lines: int = 0
-    clock: str | None = None
-    """Column of the time of day, where `time` is the date alone."""
-    altitude: str | None = None
-    numbered: bool = False
-    """Whether objects are numbers."""
-
-    @property
-    def columns(self) -> tuple[tuple[str, str], ...]:
-        more = (("clock", self.clock), ("altitude", self.altitude))
-        return (*super().columns, *((name, column) for name, column in more if column is not None))
-
-    def object_of(self, path: Path) -> str:
-        """GeoLife's: Data/<user>/Trajectory/<trajectory>.plt."""
-        return path.parent.parent.name
-
-    def refuse_misfit(self, bad: BadRows) -> None:
-        return
-
-
-TDRIVE = PublishedFormat("1", "2", "3", "4", timezone="Asia/Shanghai", numbered=True)
+TDRIVE = CsvFormat(
+    "1", "2", "3", "4", header=False, timezone="Asia/Shanghai", numbered=True, published=True
+)
 """Rows `id,YYYY-mm-dd HH:MM:SS,lon,lat` in Beijing time."""
-GEOLIFE = PublishedFormat(None, "6", "2", "1", skip_lines=6, clock="7", altitude="4")
+GEOLIFE = CsvFormat(
+    None, "6", "2", "1", header=False, skip_lines=6, clock="7", altitude="4", published=True
+)
 """Six header lines, then `lat,lon,0,altitude,days,date,time` in GMT; altitude in feet."""
 _NO_ALTITUDE = -777.0
 
@@ -312,11 +308,10 @@ def _read_file(
     bad: BadRows,
     on_bytes: Callable[[int], None],
 ) -> Iterator[SourceSamples]:
-    first_lines = layout.skip_lines if isinstance(layout, PublishedFormat) else 0
-    names = _names(path, layout, delimiter, first_lines)
+    names = _names(path, layout, delimiter)
     if not names:
         return
-    first_lines += layout.header
+    first_lines = layout.skip_lines + layout.header
     skipped: list[int] = []
 
     def uneven(row: Any) -> str:
@@ -328,7 +323,7 @@ def _read_file(
         "read_options": pa.csv.ReadOptions(
             use_threads=False,
             block_size=_BLOCK_BYTES,
-            skip_rows=first_lines - layout.header,
+            skip_rows=layout.skip_lines,
             autogenerate_column_names=not layout.header,
         ),
         "parse_options": pa.csv.ParseOptions(
@@ -371,16 +366,16 @@ def _read_file(
     on_bytes(path.stat().st_size - taken)
 
 
-def _names(path: Path, layout: CsvFormat, delimiter: str, skip_lines: int) -> list[str]:
+def _names(path: Path, layout: CsvFormat, delimiter: str) -> list[str]:
     """The columns as Arrow will call them; refuses those that the file does not have."""
     try:
         with pa.input_stream(str(path)) as stream:
             head = stream.read(1 << 16)
     except (OSError, pa.ArrowInvalid):
         raise _unreadable(path) from None
-    lines = head.decode("utf-8-sig", errors="ignore").splitlines()[skip_lines:]
+    lines = head.decode("utf-8-sig", errors="ignore").splitlines()[layout.skip_lines :]
     if not any(line.strip() for line in lines):
-        if isinstance(layout, PublishedFormat):
+        if layout.published:
             return []
         raise BadInput(f"{path} is empty", remedy="leave it out")
     try:
@@ -428,15 +423,14 @@ def _convert(
     who = pa.repeat(layout.object_of(path), len(block)) if layout.object is None else columns.pop(0)
     when, lon, lat, *more = columns
     length, extra = pc.binary_length(who).to_numpy(), {}
-    if isinstance(layout, PublishedFormat):
-        if layout.numbered:
-            is_number = pc.match_substring_regex(who, r"^\d{1,9}$")
-            length = np.where(is_number.to_numpy(zero_copy_only=False), length, 0)
-        if layout.clock is not None:
-            clock, altitude = more
-            when = pc.binary_join_element_wise(when, clock, " ")
-            feet = _numbers(altitude)
-            extra["altitude"] = np.where(feet == _NO_ALTITUDE, np.nan, feet)
+    if layout.numbered:
+        is_number = pc.match_substring_regex(who, r"^\d{1,9}$")
+        length = np.where(is_number.to_numpy(zero_copy_only=False), length, 0)
+    if layout.clock is not None:
+        clock, altitude = more
+        when = pc.binary_join_element_wise(when, clock, " ")
+        feet = _numbers(altitude)
+        extra["altitude"] = np.where(feet == _NO_ALTITUDE, np.nan, feet)
     at, x, y = times(when), _numbers(lon), _numbers(lat)
     fine = np.ones(len(at), bool)
     for reason, wrong in (

@@ -1,31 +1,30 @@
-"""How unlike two trajectories are, for `w4m`.
+"""The clusters of `w4m`: distances between trajectories, a greedy search, and moving members together.
 
-LSTD compares both at equal shares of their time: the mean distance in space and time, a second
-being as many metres as is travelled in one. It is linear in the samples. EDR is the share of
-samples that have no like (within delta, and the time that takes) in the other, in order.
+LSTD (linear spatio-temporal distance) compares two trajectories at equal shares of their time: the mean
+distance in space and time, where a second counts as many metres as the objects travel in one. EDR (edit
+distance on real sequences) is the share of samples that match no sample of the other trajectory, within
+delta and the time that delta takes, in order.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 from numba import njit
 
-from freqdp_db.engines.ranges import joined, map_each, map_ranges
-from freqdp_db.model.arrays import Flags, Ids, Ints, Metres, offsets_from
+from freqdp_db.engines.ranges import joined, map_each
+from freqdp_db.model.arrays import Flags, Ids, Ints, Metres, new_rows, offsets_from
 from freqdp_db.model.trajectories import Locations, Trajectories
 
-# --- How unlike two trajectories are, for `w4m` ---
-
-
 SHARES = 65
-"""At so many instants LSTD compares, from the first sample to the last."""
+"""LSTD compares at so many instants, from the first sample to the last."""
 
 
 @dataclass
-class Likeness:
-    """Distances of one trajectory to all; none of them is empty."""
+class TrajectoryDistances:
+    """What distances from one trajectory to all are computed from; no trajectory is empty."""
 
     offsets: Ints
     x: Metres
@@ -34,7 +33,7 @@ class Likeness:
     speed: float
     """Metres per microsecond."""
     at_shares: Metres
-    """By trajectory and share of its time: x, y, and the time as metres."""
+    """[trajectory, share of its time]: x, y, and the time as metres."""
     edr: bool
     tolerance_m: float
     _known: dict[int, Metres] = field(default_factory=dict)
@@ -47,7 +46,7 @@ class Likeness:
         if not self.edr:
             return self._lstd(self.at_shares[pivot])
         if pivot not in self._known:
-            parts = map_each(_edr_to, len(self.offsets) - 1, pivot, *self._columns())
+            parts = map_each(_edr_to, len(self.offsets) - 1, pivot, *self.columns())
             self._known[pivot] = joined(parts)[0]
         return self._known[pivot]
 
@@ -59,21 +58,23 @@ class Likeness:
         apart: Metres = np.sqrt(((self.at_shares - one) ** 2).sum(axis=2)).mean(axis=1)
         return apart
 
-    def _columns(self) -> tuple[Ints, Metres, Metres, Ints, float, float]:
-        return self.offsets, self.x, self.y, self.at, self.tolerance_m, self.tolerance_us()
-
-    def tolerance_us(self) -> float:
-        return self.tolerance_m / self.speed
+    def columns(self) -> tuple[Ints, Metres, Metres, Ints, float, float]:
+        """What EDR compares, with its tolerances in metres and microseconds."""
+        tolerance_us = self.tolerance_m / self.speed
+        return self.offsets, self.x, self.y, self.at, self.tolerance_m, tolerance_us
 
 
 def compare(
     trajectories: Trajectories, places: Locations, delta_m: float, *, edr: bool
-) -> Likeness:
+) -> TrajectoryDistances:
     offsets, at = trajectories.offsets, trajectories.at
     x, y = places.x[trajectories.location], places.y[trajectories.location]
     speed = _typical_speed(offsets, x, y, at)
-    shares = joined(map_ranges(_at_shares, offsets, offsets, x, y, at, speed))[0]
-    return Likeness(offsets, x, y, at, speed, shares, edr, delta_m)
+    shares = np.empty((len(trajectories), SHARES, 3))
+    for t, (begin, end) in enumerate(pairwise(offsets)):
+        when = at[begin] + (at[end - 1] - at[begin]) * (np.arange(SHARES) / (SHARES - 1))
+        shares[t] = np.column_stack([*_places_at(x, y, at, begin, end, when), when * speed])
+    return TrajectoryDistances(offsets, x, y, at, speed, shares, edr, delta_m)
 
 
 def _typical_speed(offsets: Ints, x: Metres, y: Metres, at: Ints) -> float:
@@ -86,34 +87,19 @@ def _typical_speed(offsets: Ints, x: Metres, y: Metres, at: Ints) -> float:
     return found if found > 0 else 1e-6
 
 
-@njit(nogil=True, cache=True)
-def place_at(last, x, y, at, when, i):  # type: ignore[no-untyped-def]
-    """Where a trajectory is at a time; i: a sample that is not later, or the first."""
-    while i + 1 < last and at[i + 1] <= when:
-        i += 1
-    if i + 1 >= last or at[i] >= when or at[i + 1] == at[i]:
-        return x[i], y[i], i
-    part = (when - at[i]) / (at[i + 1] - at[i])
-    return x[i] + part * (x[i + 1] - x[i]), y[i] + part * (y[i + 1] - y[i]), i
+def _places_at(
+    x: Metres, y: Metres, at: Ints, begin: int, end: int, when: Metres
+) -> tuple[Metres, Metres]:
+    """Where the trajectory of samples begin to end - 1 is at these times; before and after, at its ends."""
+    i = begin + np.maximum(np.searchsorted(at[begin:end], when, side="right") - 1, 0)
+    j = np.minimum(i + 1, end - 1)
+    between = (j > i) & (at[i] < when)
+    part = np.divide(when - at[i], at[j] - at[i], out=np.zeros(len(when)), where=between)
+    return x[i] + part * (x[j] - x[i]), y[i] + part * (y[j] - y[i])
 
 
 @njit(nogil=True, cache=True)
-def _at_shares(first, last, offsets, x, y, at, speed):  # type: ignore[no-untyped-def]
-    found = np.empty((last - first, SHARES, 3))
-    for t in range(first, last):
-        i = offsets[t]
-        begin, span = at[i], at[offsets[t + 1] - 1] - at[i]
-        for s in range(SHARES):
-            when = begin + span * (s / (SHARES - 1))
-            found[t - first, s, 0], found[t - first, s, 1], i = place_at(
-                offsets[t + 1], x, y, at, when, i
-            )
-            found[t - first, s, 2] = when * speed
-    return (found,)
-
-
-@njit(nogil=True, cache=True)
-def alike(i, j, x, y, at, tolerance_m, tolerance_us):  # type: ignore[no-untyped-def]
+def samples_match(i, j, x, y, at, tolerance_m, tolerance_us):  # type: ignore[no-untyped-def]
     return (
         abs(x[i] - x[j]) <= tolerance_m
         and abs(y[i] - y[j]) <= tolerance_m
@@ -133,7 +119,7 @@ def _edr_to(first, last, pivot, offsets, x, y, at, tolerance_m, tolerance_us):  
             before = row[0]
             row[0] += 1
             for j in range(count):
-                same = 0 if alike(i, begin + j, x, y, at, tolerance_m, tolerance_us) else 1
+                same = 0 if samples_match(i, begin + j, x, y, at, tolerance_m, tolerance_us) else 1
                 best = min(before + same, row[j] + 1, row[j + 1] + 1)
                 before = row[j + 1]
                 row[j + 1] = best
@@ -147,22 +133,24 @@ def _edr_to(first, last, pivot, offsets, x, y, at, tolerance_m, tolerance_us):  
 _GROWTH = 1.5
 
 
-def find_clusters(likeness: Likeness, k: int, most_trash: int) -> tuple[Ints, Ids]:
+def find_clusters(distances: TrajectoryDistances, k: int, most_trash: int) -> tuple[Ints, Ids]:
     """Offsets and members of the clusters, the pivot of each first; in nobody's is the trash."""
-    count = len(likeness.offsets) - 1
+    count = len(distances.offsets) - 1
     if count < k:
         return np.zeros(1, np.int64), np.zeros(0, np.int32)
-    from_centre = likeness.to_centre()
-    radius = likeness.first_radius()
+    from_centre = distances.to_centre()
+    radius = distances.first_radius()
     while True:
-        clusters = _one_round(likeness, k, radius, from_centre)
+        clusters = _one_round(distances, k, radius, from_centre)
         if count - sum(map(len, clusters)) <= most_trash:
             sizes = np.array([len(c) for c in clusters], np.int64)
             return offsets_from(sizes), np.array([m for c in clusters for m in c], np.int32)
         radius *= _GROWTH
 
 
-def _one_round(likeness: Likeness, k: int, radius: float, from_centre: Metres) -> list[list[int]]:
+def _one_round(
+    distances: TrajectoryDistances, k: int, radius: float, from_centre: Metres
+) -> list[list[int]]:
     count = len(from_centre)
     free = np.ones(count, np.bool_)
     waiting = np.ones(count, np.bool_)
@@ -174,7 +162,7 @@ def _one_round(likeness: Likeness, k: int, radius: float, from_centre: Metres) -
     while waiting.any() and int(free.sum()) >= k:
         candidates = np.flatnonzero(waiting)
         pivot = int(candidates[np.argmax(from_pivots[candidates])])
-        away = likeness.to_all(pivot)
+        away = distances.to_all(pivot)
         from_pivots = away.copy() if tried == 0 else np.minimum(from_pivots, away)
         tried += 1
         waiting[pivot] = False
@@ -199,25 +187,27 @@ _ROUNDING_M = 0.005
 """Less than a coordinate of the table may be off by."""
 
 
-def brought_near(
-    likeness: Likeness, members: Ids, delta_m: float
+def move_together(
+    distances: TrajectoryDistances, members: Ids, delta_m: float
 ) -> tuple[Metres, Metres, list[Flags]]:
     """x and y of each member at each of the pivot's times; which of these are matched samples."""
-    offsets, x, y, at = likeness.offsets, likeness.x, likeness.y, likeness.at
+    offsets, x, y, at = distances.offsets, distances.x, distances.y, distances.at
     pivot = int(members[0])
     part = slice(int(offsets[pivot]), int(offsets[pivot + 1]))
     rows_x, rows_y, matched = [x[part]], [y[part]], [np.ones(len(at[part]), np.bool_)]
     for member in members[1:].tolist():
-        pairs: Ints = (
-            _matched_edr(
-                offsets, x, y, at, pivot, member, likeness.tolerance_m, likeness.tolerance_us()
-            )
-            if likeness.edr
-            else _matched_shares(offsets, at, pivot, member)
-        )
-        row_x, row_y = _places(offsets, x, y, at, pivot, member, pairs)
-        rows_x.append(row_x)
-        rows_y.append(row_y)
+        begin, end = offsets[member], offsets[member + 1]
+        # the member's time at the share of its time that each of the pivot's samples has
+        of_pivot = at[part] - at[part][0]
+        share = of_pivot / of_pivot[-1] if of_pivot[-1] > 0 else np.zeros(len(of_pivot))
+        when = at[begin] + share * (at[end - 1] - at[begin])
+        if distances.edr:
+            pairs: Ints = _matched_edr(pivot, member, *distances.columns())
+        else:
+            pairs = _nearest_in_time(at, begin, end, when)
+        created_x, created_y = _places_at(x, y, at, begin, end, when)
+        rows_x.append(np.where(pairs >= 0, x[pairs], created_x))
+        rows_y.append(np.where(pairs >= 0, y[pairs], created_y))
         matched.append(pairs >= 0)
     moved_x, moved_y = _onto_disc(
         np.array(rows_x), np.array(rows_y), max(delta_m / 2 - _ROUNDING_M, 0.0)
@@ -225,41 +215,20 @@ def brought_near(
     return moved_x, moved_y, matched
 
 
-@njit(nogil=True, cache=True)
-def _share_time(offsets, at, pivot, member, i):  # type: ignore[no-untyped-def]
-    """The member's time at the share of time that the pivot's sample i has."""
-    begin, end = at[offsets[pivot]], at[offsets[pivot + 1] - 1]
-    share = (at[i] - begin) / (end - begin) if end > begin else 0.0
-    first, last = at[offsets[member]], at[offsets[member + 1] - 1]
-    return first + share * (last - first)
-
-
-@njit(nogil=True, cache=True)
-def _matched_shares(offsets, at, pivot, member):  # type: ignore[no-untyped-def]
-    """For each sample of the pivot, the member's nearest in share, where each is the other's."""
-    count = offsets[pivot + 1] - offsets[pivot]
-    nearest, gap = np.empty(count, np.int64), np.empty(count)
-    j = offsets[member]
-    for c in range(count):
-        when = _share_time(offsets, at, pivot, member, offsets[pivot] + c)
-        while j + 1 < offsets[member + 1] and abs(at[j + 1] - when) < abs(at[j] - when):
-            j += 1
-        nearest[c], gap[c] = j, abs(at[j] - when)
-    found = np.full(count, -1)
-    begin = 0
-    while begin < count:
-        end, best = begin, begin
-        while end < count and nearest[end] == nearest[begin]:
-            if gap[end] < gap[best]:
-                best = end
-            end += 1
-        found[best] = nearest[begin]
-        begin = end
+def _nearest_in_time(at: Ints, begin: int, end: int, when: Metres) -> Ints:
+    """The nearest of the samples begin to end - 1 to each time; -1 where it is nearer to another time."""
+    after = np.minimum(begin + np.searchsorted(at[begin:end], when), end - 1)
+    before = np.maximum(after - 1, begin)
+    nearest = np.where(np.abs(at[after] - when) < np.abs(at[before] - when), after, before)
+    order = np.lexsort((np.abs(at[nearest] - when), nearest))
+    found = np.full(len(when), -1)
+    mutual = order[new_rows(nearest[order])]
+    found[mutual] = nearest[mutual]
     return found
 
 
 @njit(nogil=True, cache=True)
-def _matched_edr(offsets, x, y, at, pivot, member, tolerance_m, tolerance_us):  # type: ignore[no-untyped-def]
+def _matched_edr(pivot, member, offsets, x, y, at, tolerance_m, tolerance_us):  # type: ignore[no-untyped-def]
     """For each sample of the pivot, the member's that the cheapest alignment gives it."""
     a, b = offsets[pivot], offsets[member]
     n, m = offsets[pivot + 1] - a, offsets[member + 1] - b
@@ -270,12 +239,12 @@ def _matched_edr(offsets, x, y, at, pivot, member, tolerance_m, tolerance_us):  
         cost[0, j] = j
     for i in range(n):
         for j in range(m):
-            same = 0 if alike(a + i, b + j, x, y, at, tolerance_m, tolerance_us) else 1
+            same = 0 if samples_match(a + i, b + j, x, y, at, tolerance_m, tolerance_us) else 1
             cost[i + 1, j + 1] = min(cost[i, j] + same, cost[i, j + 1] + 1, cost[i + 1, j] + 1)
     found = np.full(n, -1)
     i, j = n, m
     while i > 0 and j > 0:
-        same = alike(a + i - 1, b + j - 1, x, y, at, tolerance_m, tolerance_us)
+        same = samples_match(a + i - 1, b + j - 1, x, y, at, tolerance_m, tolerance_us)
         if same and cost[i, j] == cost[i - 1, j - 1]:
             found[i - 1] = b + j - 1
             i, j = i - 1, j - 1
@@ -286,19 +255,6 @@ def _matched_edr(offsets, x, y, at, pivot, member, tolerance_m, tolerance_us):  
         else:
             j -= 1
     return found
-
-
-@njit(nogil=True, cache=True)
-def _places(offsets, x, y, at, pivot, member, pairs):  # type: ignore[no-untyped-def]
-    found_x, found_y = np.empty(len(pairs)), np.empty(len(pairs))
-    near = offsets[member]
-    for c in range(len(pairs)):
-        if pairs[c] >= 0:
-            found_x[c], found_y[c] = x[pairs[c]], y[pairs[c]]
-        else:
-            when = _share_time(offsets, at, pivot, member, offsets[pivot] + c)
-            found_x[c], found_y[c], near = place_at(offsets[member + 1], x, y, at, when, near)
-    return found_x, found_y
 
 
 def _onto_disc(x: Metres, y: Metres, radius: float) -> tuple[Metres, Metres]:

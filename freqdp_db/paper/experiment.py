@@ -11,8 +11,10 @@ from __future__ import annotations
 import csv
 import json
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +34,7 @@ from freqdp_db.evaluation.attacks.recovery import Truth
 from freqdp_db.evaluation.evaluate import measure_release
 from freqdp_db.evaluation.figures import files_in, save_svg
 from freqdp_db.evaluation.pair import Case, CellBox
-from freqdp_db.evaluation.trials import TrialResult, Trials
+from freqdp_db.evaluation.trials import Trials
 from freqdp_db.methods.frequency.applying import coarsen_times
 from freqdp_db.methods.kinds import LonLatArea, TimeStretch
 from freqdp_db.methods.parameters import RELEASE
@@ -225,97 +227,81 @@ class ExperimentOptions:
                 "--period ...",
             )
 
-    def study(self, trials: Trials, progress: Progress) -> OnObjects | OnTrips:
-        """What the runs need, read from the database."""
+    def study(self, trials: Trials, progress: Progress) -> Study:
+        """What makes runs, with what it needs read from the database."""
         if self.trips:
             region, period = str(trials.dataset.region), str(trials.dataset.period)
             known = facts_of(trials.build)
             facts = known(LonLatArea().from_text(region), TimeStretch().from_text(period))
-            return OnTrips(trials, self, facts)
-        return OnObjects(trials, self, network_of(trials, self.roads, progress))
+            return _on_trips(trials, self, facts)
+        return _on_objects(trials, self, network_of(trials, self.roads, progress), progress)
 
 
-@dataclass
-class OnObjects:
+Study = Callable[[Any], Any]
+"""Makes the runs of one piece of an experiment."""
+
+
+def _on_objects(
+    trials: Trials, options: ExperimentOptions, network: Network | None, progress: Progress
+) -> Study:
     """Runs by all metrics, against the objects that they ran on."""
 
-    trials: Trials
-    options: ExperimentOptions
-    network: Network | None
-    _sides: dict[int, tuple[Build, Truth | None]] = field(default_factory=dict)
+    @lru_cache(maxsize=1)
+    def compared(size: int) -> tuple[Build, Truth | None]:
+        build = some_objects(trials.build, size)
+        if network is None:
+            return build, None
+        return build, Truth.of(network, build.trajectories, build.locations, progress)
 
-    def run(self, piece: PlannedRun, progress: Progress) -> list[Run]:
+    def run(piece: PlannedRun) -> list[Run]:
         """A run for each of the time steps."""
-        side, truth = self._side(piece.objects, progress)
-        tried = self.trials.run(piece.request(self.options.signature), piece.seed, side)
-        return [
-            piece.done(self._measure(side, truth, tried, step, piece.seed), tried.seconds, step)
-            for step in self.options.time_steps_us
-        ]
+        build, truth = compared(piece.objects)
+        tried = trials.run(piece.request(options.signature), piece.seed, build)
+        runs = []
+        for step in options.time_steps_us:
+            state = tried.state
+            if step is not None:
+                state = replace(state, trajectories=coarsen_times(state.trajectories, step))
+            case = Case.of(build, state, {**tried.request.values, "time_step": step})
+            values = measure_release(case, tried.request.method.kind, piece.seed)
+            if truth is not None:
+                values |= truth.recovered(case.pair, Progress())
+            runs.append(piece.done(values, tried.seconds, step))
+        return runs
 
-    def _side(self, size: int, progress: Progress) -> tuple[Build, Truth | None]:
-        """One size is kept at a time."""
-        if size not in self._sides:
-            side = some_objects(self.trials.build, size)
-            truth = None
-            if self.network is not None:
-                truth = Truth.of(self.network, side.trajectories, side.locations, progress)
-            self._sides = {size: (side, truth)}
-        return self._sides[size]
-
-    @staticmethod
-    def _measure(
-        side: Build, truth: Truth | None, tried: TrialResult, step: int | None, seed: int
-    ) -> dict[str, float]:
-        state = tried.state
-        if step is not None:
-            state = replace(state, trajectories=coarsen_times(state.trajectories, step))
-        case = Case.of(side, state, {**tried.request.values, "time_step": step})
-        values = measure_release(case, tried.request.method.kind, seed)
-        if truth is not None:
-            values |= truth.recovered(case.pair, Progress())
-        return values
+    return run
 
 
-@dataclass
-class OnTrips:
+def _on_trips(trials: Trials, options: ExperimentOptions, facts: tuple[Region, Period]) -> Study:
     """Runs by the metrics on trips."""
 
-    trials: Trials
-    options: ExperimentOptions
-    facts: tuple[Region, Period]
-    _sides: dict[int, tuple[Build, Reference, int]] = field(default_factory=dict)
+    @lru_cache(maxsize=1)
+    def compared(size: int) -> tuple[Build, Reference, int]:
+        """What runs of a size are compared with, and how many trips that is."""
+        build = some_objects(trials.build, size)
+        if options.each_trip:
+            build = build.with_trajectories(*as_trips(build.trajectories, build.locations, facts))
+        region, _ = facts
+        box = CellBox(region.x_min, region.y_min, region.x_max, region.y_max)
+        trips = compared_trips(build.trajectories, build.locations, facts, 0)
+        return build, Reference.of(box, *trips), len(trips[0])
 
-    def run(self, piece: PlannedRun, progress: Progress) -> list[Run]:
-        build, reference, compared = self._side(piece.objects)
+    def run(piece: PlannedRun) -> list[Run]:
+        build, reference, number = compared(piece.objects)
         objects = len(build.trajectories)
         if piece.variant is None:
             chosen = np.random.default_rng([piece.seed, objects]).integers(0, objects, objects)
-            again, seconds = build.trajectories.take(np.sort(chosen)), 0.0
-            trips = compared_trips(again, build.locations, self.facts, piece.seed)
+            made, places = build.trajectories.take(np.sort(chosen)), build.locations
+            seconds = 0.0
         else:
             # synthetic methods make as many as are compared with: divergences depend on how many
-            request = piece.request(self.options.signature, compared)
-            tried = self.trials.run(request, piece.seed, build, alone=True)
-            seconds = tried.seconds
-            trips = compared_trips(
-                tried.state.trajectories, tried.state.places, self.facts, piece.seed
-            )
-        values = reference.compared_with(*trips)
+            request = piece.request(options.signature, number)
+            tried = trials.run(request, piece.seed, build, alone=True)
+            made, places, seconds = tried.state.trajectories, tried.state.places, tried.seconds
+        values = reference.compared_with(*compared_trips(made, places, facts, piece.seed))
         return [replace(piece, objects=objects).done(values, seconds)]
 
-    def _side(self, size: int) -> tuple[Build, Reference, int]:
-        """What runs of a size are compared with, and how many trips that is; one size is kept at a time."""
-        if size not in self._sides:
-            build = some_objects(self.trials.build, size)
-            if self.options.each_trip:
-                trips, places = as_trips(build.trajectories, build.locations, self.facts)
-                build = build.with_trajectories(trips, places)
-            region, _ = self.facts
-            box = CellBox(region.x_min, region.y_min, region.x_max, region.y_max)
-            compared = compared_trips(build.trajectories, build.locations, self.facts, 0)
-            self._sides = {size: (build, Reference.of(box, *compared), len(compared[0]))}
-        return self._sides[size]
+    return run
 
 
 def some_objects(build: Build, count: int) -> Build:
@@ -362,15 +348,17 @@ def run_pieces(
             stage.advance(1)
 
 
-def _study(database: Database, asked: tuple[str, int, Any], progress: Progress) -> Any:
+def _study(database: Database, asked: tuple[str, int, Any], progress: Progress) -> Study:
     dataset, build_id, options = asked
     loaded = load_build(database, build_id, progress)
     row = find_build(database, build_id)
-    return options.study(Trials(database, find_dataset(database, dataset), row, loaded), progress)
+    trials = Trials(database, find_dataset(database, dataset), row, loaded)
+    study: Study = options.study(trials, progress)
+    return study
 
 
-def _run(study: Any, piece: Any, progress: Progress) -> Any:
-    return study.run(piece, progress)
+def _run(study: Study, piece: Any, progress: Progress) -> Any:
+    return study(piece)
 
 
 def experiment_on(
@@ -447,9 +435,9 @@ def as_markdown(runs: Sequence[Run], about: dict[str, Any]) -> str:
         "| method | epsilon | objects | time step | " + " | ".join(shown) + " | seconds |",
         "|---" * 4 + "|---:" * (len(shown) + 1) + "|",
     ]
-    groups: dict[tuple[Any, ...], list[Run]] = {}
+    groups: dict[tuple[Any, ...], list[Run]] = defaultdict(list)
     for run in runs:
-        groups.setdefault(tuple(getattr(run, name) for name in _SETTINGS), []).append(run)
+        groups[tuple(getattr(run, name) for name in _SETTINGS)].append(run)
     for (method, epsilon, objects, step), same in groups.items():
         cells = [_spread([r.values[n] for r in same if n in r.values]) for n in shown.values()]
         cells.append(_spread([r.seconds for r in same], 1))
@@ -481,11 +469,11 @@ def draw_epsilon(
     epsilons = sorted({float(run.epsilon) for run in runs if run.epsilon is not None}) or [1.0]
     for axis, (metric, title) in zip(axes, panels.items(), strict=False):
         for number, method in enumerate(dict.fromkeys(run.method for run in runs)):
-            found: dict[float | None, list[float]] = {}
+            found: dict[float | None, list[float]] = defaultdict(list)
             for run in runs:
                 if run.method == method and metric in run.values:
                     at = None if run.epsilon is None else float(run.epsilon)
-                    found.setdefault(at, []).append(run.values[metric])
+                    found[at].append(run.values[metric])
             means = {at: float(np.mean(values)) for at, values in found.items()}
             if None in means:
                 ends = [min(epsilons) * 0.8, max(epsilons) * 1.25]

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from decimal import Decimal
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +41,7 @@ from freqdp_db.paper.bench import search_times
 from freqdp_db.paper.experiment import (
     COLOURS,
     Run,
+    Study,
     about_run,
     check_sizes,
     draw_epsilon,
@@ -56,7 +56,6 @@ from freqdp_db.paper.experiment import (
 from freqdp_db.progress import Progress
 from freqdp_db.release.request import Request
 from freqdp_db.results import Experiment
-from freqdp_db.roads.network import Network
 
 # The paper's summary table: what it compares, with which parameters, and the values it has.
 #
@@ -298,11 +297,19 @@ class PaperOptions:
             self.request(run)
         return runs
 
-    def study(self, trials: Trials, progress: Progress) -> PaperStudy:
-        """What the runs need, read from the database."""
+    def study(self, trials: Trials, progress: Progress) -> Study:
+        """What makes runs, or times for a number of objects; nothing is published and nothing spent."""
         network = network_of(trials, self.roads, progress)
         assert network is not None
-        return PaperStudy(trials, self, network)
+        build = some_objects(trials.build, self.objects(len(trials.build.trajectories))[-1])
+        truth = Truth.of(network, build.trajectories, build.locations, Progress())
+
+        def work(piece: PaperRun | int) -> Run | StepTimes | str:
+            if isinstance(piece, int):
+                return _time(trials, self, piece)
+            return _measure(trials, self, piece, build, truth)
+
+        return work
 
 
 @dataclass(frozen=True)
@@ -316,61 +323,39 @@ class StepTimes:
     """Microseconds."""
 
 
-@dataclass
-class PaperStudy:
-    """The runs of the table and of the figures; nothing is published and nothing spent."""
+def _measure(
+    trials: Trials, options: PaperOptions, piece: PaperRun, build: Build, truth: Truth
+) -> Run | str:
+    """One run on the objects of the table; text: why it cannot be run."""
+    try:
+        request = options.request(piece)
+        require_possible(request, build.trajectories)
+        tried = trials.run(request, piece.seed, build)
+    except BadInput as error:
+        return refusal(error)
+    case = Case.of(build, tried.state, tried.request.values)
+    pair = aligned(case, tried.state)
+    found = paper_metrics(case, tried.state, pair, piece.seed)
+    if not is_nobodys(tried.state):
+        found |= truth.recovered(pair, Progress())
+    values = {name: found[name] for name in COLUMNS.values() if name in found}
+    epsilon = piece.epsilon if request.method.unit else None
+    objects = len(build.trajectories)
+    return Run(piece.row.title, epsilon, objects, piece.seed, None, tried.seconds, values)
 
-    trials: Trials
-    options: PaperOptions
-    network: Network
 
-    @cached_property
-    def _original(self) -> Build:
-        """The objects of the table."""
-        sizes = self.options.objects(len(self.trials.build.trajectories))
-        return some_objects(self.trials.build, sizes[-1])
-
-    @cached_property
-    def _truth(self) -> Truth:
-        build = self._original
-        return Truth.of(self.network, build.trajectories, build.locations, Progress())
-
-    def run(self, piece: PaperRun | int, progress: Progress) -> Run | StepTimes | str:
-        """A run, or times for so many objects; text: why it cannot be run."""
-        return self._time(piece) if isinstance(piece, int) else self._measure(piece)
-
-    def _measure(self, piece: PaperRun) -> Run | str:
-        original = self._original
-        try:
-            request = self.options.request(piece)
-            require_possible(request, original.trajectories)
-            tried = self.trials.run(request, piece.seed, original)
-        except BadInput as error:
-            return refusal(error)
-        case = Case.of(original, tried.state, tried.request.values)
-        pair = aligned(case, tried.state)
-        found = paper_metrics(case, tried.state, pair, piece.seed)
-        if not is_nobodys(tried.state):
-            found |= self._truth.recovered(pair, Progress())
-        values = {name: found[name] for name in COLUMNS.values() if name in found}
-        epsilon = piece.epsilon if request.method.unit else None
-        objects = len(original.trajectories)
-        return Run(piece.row.title, epsilon, objects, piece.seed, None, tried.seconds, values)
-
-    def _time(self, count: int) -> StepTimes:
-        """GL by step, in memory, and the searches of its global step."""
-        row = next(row for row in ROWS if row.title == "GL")
-        request = self.options.request(PaperRun(row, EPSILON, seed=1))
-        original, shown = some_objects(self.trials.build, count), Progress()
-        self.trials.run(request, 1, original, shown)
-        steps = {
-            name: sum(shown.seconds.get(f"{name} {part}", 0.0) for part in ("draw", "work"))
-            for name in (step.name for step in request.method.steps)
-        }
-        searched = search_times(
-            self.trials.database, original.trajectories, original.locations, EPSILON
-        )
-        return StepTimes(count, steps, searched)
+def _time(trials: Trials, options: PaperOptions, count: int) -> StepTimes:
+    """GL by step, in memory, and the searches of its global step, for so many objects."""
+    row = next(row for row in ROWS if row.title == "GL")
+    request = options.request(PaperRun(row, EPSILON, seed=1))
+    build, shown = some_objects(trials.build, count), Progress()
+    trials.run(request, 1, build, shown)
+    steps = {
+        step.name: sum(shown.seconds.get(f"{step.name} {part}", 0.0) for part in ("draw", "work"))
+        for step in request.method.steps
+    }
+    searched = search_times(trials.database, build.trajectories, build.locations, EPSILON)
+    return StepTimes(count, steps, searched)
 
 
 @dataclass(frozen=True)

@@ -43,16 +43,20 @@ _QUERY_FLOOR = 0.01
 
 
 @dataclass(frozen=True)
-class Seen:
+class TripStatistics:
     """What is counted of one set of trips."""
 
     ends: Ints
+    """Trips by first and last cell of 6 x 6, as a flat table."""
     diameters: Metres
     lengths: Metres
+    """Metres, of each trip."""
     passing: Ints
-    asked: NDArray[np.float64]
-    """Share of the trips that pass each square."""
+    """How many trips pass each cell of the coverage grid."""
+    in_squares: Metres
+    """Share of the trips that pass each square of the range queries."""
     patterns: Ints
+    """Codes of the most frequent sequences of cells."""
 
 
 def passing_squares(trips: Trajectories, places: Locations, squares: NDArray[np.float64]) -> Metres:
@@ -83,11 +87,11 @@ def passing_squares(trips: Trajectories, places: Locations, squares: NDArray[np.
 
 @dataclass(frozen=True)
 class Reference:
-    """The original trips, against which others are held."""
+    """The original trips, with which others are compared."""
 
     box: CellBox
     squares: NDArray[np.float64]
-    seen: Seen
+    statistics: TripStatistics
 
     @classmethod
     def of(cls, box: CellBox, trips: Trajectories, places: Locations) -> Reference:
@@ -98,16 +102,18 @@ class Reference:
         west = rng.uniform(box.west, box.east - side)
         south = rng.uniform(box.south, box.north - side)
         squares = np.column_stack([west, south, west + side, south + side])
-        return cls(box, squares, _look(box, squares, trips, places))
+        return cls(box, squares, _statistics_of(box, squares, trips, places))
 
     def compared_with(self, trips: Trajectories, places: Locations) -> dict[str, float]:
         """All metrics, and the mean beside the median of the queries."""
-        mine, other = self.seen, _look(self.box, self.squares, trips, places)
-        error = np.abs(other.asked - mine.asked) / np.maximum(mine.asked, _QUERY_FLOOR)
+        mine, other = self.statistics, _statistics_of(self.box, self.squares, trips, places)
+        error = np.abs(other.in_squares - mine.in_squares) / np.maximum(
+            mine.in_squares, _QUERY_FLOOR
+        )
         return {
             "trip.te": jensen_shannon(mine.ends, other.ends),
-            "trip.de": _apart(mine.diameters, other.diameters),
-            "trip.length": _apart(mine.lengths, other.lengths),
+            "trip.de": _divergence(mine.diameters, other.diameters),
+            "trip.length": _divergence(mine.lengths, other.lengths),
             "trip.density": jensen_shannon(mine.passing, other.passing),
             "trip.kendall": same_order(mine.passing, other.passing),
             "trip.query": float(np.median(error)),
@@ -116,18 +122,18 @@ class Reference:
         }
 
 
-def _look(
+def _statistics_of(
     box: CellBox, squares: NDArray[np.float64], trips: Trajectories, places: Locations
-) -> Seen:
+) -> TripStatistics:
     column, row = box.columns_and_rows(places, SIDE)
     zone = (row * SIDE + column).astype(np.int64)
     first, last = trips.location[trips.offsets[:-1]], trips.location[trips.offsets[1:] - 1]
-    return Seen(
+    return TripStatistics(
         ends=np.bincount(zone[first] * SIDE**2 + zone[last], minlength=SIDE**4),
         diameters=diameters(trips, places),
         lengths=trip_lengths(trips, places),
         passing=_passing(trips, *box.columns_and_rows(places, _COVERAGE_SIDE)),
-        asked=passing_squares(trips, places, squares),
+        in_squares=passing_squares(trips, places, squares),
         patterns=most_frequent(*cell_sequences(trips, column, row), by_occurrence=False),
     )
 
@@ -140,7 +146,7 @@ def _passing(trips: Trajectories, column: Ids, row: Ids) -> Ints:
     return np.bincount(once % size, minlength=size)
 
 
-def _apart(before: Metres, after: Metres) -> float:
+def _divergence(before: Metres, after: Metres) -> float:
     """Divergence of distributions up to the largest original."""
     return binned_divergence(before, after, float(before.max(initial=0.0)))
 

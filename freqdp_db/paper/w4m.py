@@ -93,11 +93,11 @@ class W4mStep(Step[W4mOptions, EmptyLog, W4mLog]):
         from freqdp_db.paper.clusters import compare, find_clusters
 
         there = np.flatnonzero(state.trajectories.lengths > 0)
-        likeness = compare(
+        distances = compare(
             state.trajectories.take(there), state.places, float(options.delta),
             edr=options.distance == "edr",
         )  # fmt: skip
-        offsets, member = find_clusters(likeness, options.k, _most_trash(options, len(there)))
+        offsets, member = find_clusters(distances, options.k, _most_trash(options, len(there)))
         logged = W4mLog(offsets, there[member].astype(np.int32), np.zeros(1, np.int64))
         after, matched = _moved(state, logged, options)
         return replace(logged, matched=np.array([matched], np.int64)), after
@@ -138,10 +138,10 @@ def _most_trash(options: W4mOptions, objects: int) -> int:
 
 def _moved(state: WorkingSet, logged: W4mLog, options: W4mOptions) -> tuple[WorkingSet, int]:
     """One trajectory of each object, empty for those left out; and how many samples are matched."""
-    from freqdp_db.paper.clusters import brought_near, compare
+    from freqdp_db.paper.clusters import compare, move_together
 
     old, delta = state.trajectories, float(options.delta)
-    likeness = compare(
+    distances = compare(
         old.take(logged.member.astype(np.int64)), state.places, delta, edr=options.distance == "edr"
     )
     lengths = np.zeros(len(old), np.int64)
@@ -154,8 +154,8 @@ def _moved(state: WorkingSet, logged: W4mLog, options: W4mOptions) -> tuple[Work
     matched = 0
     for c in range(len(sizes)):
         here = np.arange(logged.offsets[c], logged.offsets[c + 1], dtype=np.int32)
-        moved_x, moved_y, pairs = brought_near(likeness, here, delta)
-        times = likeness.at[likeness.offsets[here[0]] : likeness.offsets[here[0] + 1]]
+        moved_x, moved_y, pairs = move_together(distances, here, delta)
+        times = distances.at[distances.offsets[here[0]] : distances.offsets[here[0] + 1]]
         for number, member in enumerate(logged.member[here].tolist()):
             part = slice(int(offsets[member]), int(offsets[member + 1]))
             x[part], y[part], at[part] = moved_x[number], moved_y[number], times

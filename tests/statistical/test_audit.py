@@ -13,15 +13,14 @@ from test_mechanism_laws import Scaled
 
 from freqdp_db.errors import VerificationFailed
 from freqdp_db.evaluation import audit
-from freqdp_db.evaluation import audit as persons
+from freqdp_db.evaluation import audit_persons as persons
 from freqdp_db.evaluation.audit import (
     Audit,
     AuditFinding,
     audit_world,
-    released_told_apart,
-    told_apart,
     with_canary,
 )
+from freqdp_db.evaluation.audit_persons import bound_of_vectors, bounds_of_releases
 from freqdp_db.evaluation.bounds import Observed, bound_from, bound_from_hits
 from freqdp_db.methods.contract import StepContext, WorkingSet
 from freqdp_db.methods.frequency import perturbation as local_pf
@@ -217,7 +216,7 @@ def unclipped(trips: Trips, plan: MeasurementPlan, one: int, *, pure: bool) -> l
 
 @pytest.mark.parametrize("epsilon", ["1", "2"])
 def test_vectors_show_much_and_not_too_much(world: StepContext, epsilon: str) -> None:
-    bound = told_apart(world, asked(epsilon), SeededSource(1), RUNS_OF_OBJECTS)
+    bound = bound_of_vectors(world, asked(epsilon), SeededSource(1), RUNS_OF_OBJECTS)
     assert 0.3 * float(epsilon) < bound.lower <= float(epsilon)
 
 
@@ -235,11 +234,11 @@ def test_what_is_broken_is_caught(
     world: StepContext, name: str, broken: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(persons, name, broken)
-    assert told_apart(world, asked("2"), SeededSource(1), RUNS_OF_OBJECTS).lower > 2
+    assert bound_of_vectors(world, asked("2"), SeededSource(1), RUNS_OF_OBJECTS).lower > 2
 
 
 def test_released_trips_show_no_more_than_is_claimed(world: StepContext) -> None:
-    seen = released_told_apart(world, asked("1"), SeededSource(1), 60, 0.001)
+    seen = bounds_of_releases(world, asked("1"), SeededSource(1), 60, 0.001)
     assert all(bound.lower <= 1 for bound in seen.values())
 
 
@@ -253,7 +252,7 @@ def test_an_exact_count_in_a_release_is_caught(
 
     monkeypatch.setattr(persons, "measured", leaking)
     monkeypatch.setattr(persons, "released_size", lambda drawn, *_: int(drawn.trips[0]) // SCALE)
-    seen = released_told_apart(world, asked("1"), SeededSource(1), 60, 0.001)
+    seen = bounds_of_releases(world, asked("1"), SeededSource(1), 60, 0.001)
     assert seen["number of trips"].lower > 1
 
 
@@ -261,7 +260,7 @@ def test_releases_without_noise_are_caught(
     world: StepContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(vectors, "with_noise", lambda total, *_: total)
-    seen = released_told_apart(world, asked("1"), SeededSource(1), 60, 0.001)
+    seen = bounds_of_releases(world, asked("1"), SeededSource(1), 60, 0.001)
     assert max(bound.lower for bound in seen.values()) > 1
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from synthetic_world import PERIOD, REGION, grid_zones, small_city
 
-from freqdp_db.evaluation import audit_counts as counts
-from freqdp_db.evaluation.audit import _apart, _bound
+from freqdp_db.evaluation import audit_persons
+from freqdp_db.evaluation.audit_persons import bound_of_vectors, bounds_of_releases
 from freqdp_db.methods.contract import StepContext
 from freqdp_db.methods.counts.contributions import Contributions
 from freqdp_db.methods.counts.options import TABLES, CountsOptions
@@ -39,8 +39,7 @@ def asked(accounting: str = "zcdp") -> CountsOptions:
 
 
 def shown(world: StepContext) -> float:
-    scores = counts.noisy_scores(world, asked(), SeededSource(1), RUNS)
-    return _bound(max(map(_apart, scores)), RUNS, asked().parameters.delta).lower
+    return bound_of_vectors(world, asked(), SeededSource(1), RUNS).lower
 
 
 def test_it_stays_within_the_claim_and_has_power(world: StepContext) -> None:
@@ -57,17 +56,17 @@ def test_forgotten_bounds_are_caught(world: StepContext, monkeypatch: pytest.Mon
     def unbounded(found: Contributions, plan: Plan) -> Contributions:
         return found
 
-    plan = counts.second_round
+    plan = audit_persons.second_round
 
     def low(design: Design, round_one: dict[str, Ints]) -> Plan:
         return plan(design, {n: np.zeros(40, int) for n in round_one})
 
-    monkeypatch.setattr(counts, "bounded_by", unbounded)
-    monkeypatch.setattr(counts, "second_round", low)
+    monkeypatch.setattr(audit_persons, "bounded_by", unbounded)
+    monkeypatch.setattr(audit_persons, "second_round", low)
     assert shown(world) > 1
 
 
 @pytest.mark.parametrize("accounting", ["zcdp", "pure"])
 def test_released_tables_stay_within_the_claim(world: StepContext, accounting: str) -> None:
-    found = counts.released_bounds(world, asked(accounting), SeededSource(2), 60, 0.001)
+    found = bounds_of_releases(world, asked(accounting), SeededSource(2), 60, 0.001)
     assert len(found) == 3 and all(bound.lower <= 1 for bound in found.values())

@@ -101,10 +101,10 @@ def membership_in_counts(
     there, gone = (
         scores(counted, known, rng.spawn(1)[0], part, gone=gone) for gone in (False, True)
     )
-    return told_apart(there, gone)
+    return attack_rates(there, gone)
 
 
-def told_apart(members: Table, others: Table) -> dict[str, float]:
+def attack_rates(members: Table, others: Table) -> dict[str, float]:
     """How well scores of members and of others are told apart."""
     return {
         "auc": area_under_curve(members, others),

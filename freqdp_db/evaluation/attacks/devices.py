@@ -27,7 +27,7 @@ from freqdp_db.evaluation.attacks.claims import (
 from freqdp_db.evaluation.attacks.known_samples import KnownSamples, Sighted
 from freqdp_db.evaluation.attacks.relinking import Runs
 from freqdp_db.evaluation.pair import Case
-from freqdp_db.model.arrays import Flags, Ids, Ints, offsets_from
+from freqdp_db.model.arrays import Flags, Ids, Ints, offsets_from, offsets_of, owners, within
 from freqdp_db.model.trajectories import Locations
 
 MARKS = ("fraction", "second", "interval", "digits")
@@ -128,32 +128,19 @@ def _digits_as_phases(places: Locations, runs: Runs, location: Ids) -> Floats | 
 
 def _intervals(case: Case, runs: Runs, known: KnownSamples, seen: Ints) -> Ints:
     """The interval at which each object sends, by the runs it was seen in, in whole seconds; 0: none."""
-    side = case.release.trajectories
-    gap = np.diff(side.at, append=side.at[-1:])
-    parts = map_ranges(_median_gaps, known.offsets, known.offsets, seen, runs.offsets, gap)
-    (median,) = joined(parts)
+    at, there = case.release.trajectories.at, seen >= 0
+    who, run = owners(known.offsets)[there], seen[there]
+    # a run of n samples has n - 1 gaps, which begin with all but its last
+    sizes = offsets_from(np.diff(runs.offsets)[run] - 1)
+    before = runs.first[run][owners(sizes)] + within(sizes)
+    gaps, who = at[before + 1] - at[before], who[owners(sizes)]
+    order = np.lexsort((gaps, who))
+    offsets = offsets_of(who[order], len(case))
+    many = np.diff(offsets)
+    median = np.zeros(len(case), np.int64)
+    median[many > 0] = gaps[order][(offsets[:-1] + many // 2)[many > 0]]
     whole = (median + _SECOND_US // 2) // _SECOND_US * _SECOND_US
     return np.where((whole >= 2 * _SECOND_US) & (whole <= _LONGEST_INTERVAL_US), whole, 0)
-
-
-@njit(nogil=True, cache=True)
-def _median_gaps(first, last, known_offsets, seen, run_offsets, gap):  # type: ignore[no-untyped-def]
-    median = np.zeros(last - first, np.int64)
-    for u in range(first, last):
-        n = 0
-        for k in range(known_offsets[u], known_offsets[u + 1]):
-            if seen[k] >= 0:
-                n += run_offsets[seen[k] + 1] - run_offsets[seen[k]] - 1
-        gaps, n = np.empty(n, np.int64), 0
-        for k in range(known_offsets[u], known_offsets[u + 1]):
-            if seen[k] >= 0:
-                for i in range(run_offsets[seen[k]], run_offsets[seen[k] + 1] - 1):
-                    gaps[n] = gap[i]
-                    n += 1
-        if n:
-            gaps.sort()
-            median[u - first] = gaps[n // 2]
-    return (median,)
 
 
 def _claim(

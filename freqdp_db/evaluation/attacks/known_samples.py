@@ -32,7 +32,17 @@ from freqdp_db.evaluation.attacks.claims import (
 from freqdp_db.evaluation.pair import Case, Pair, ReleaseSeen, share_of
 from freqdp_db.evaluation.utility import numbered_cells
 from freqdp_db.methods.frequency.counts import count_frequencies
-from freqdp_db.model.arrays import Flags, Ids, Ints, offsets_from, offsets_of, owners, within
+from freqdp_db.model.arrays import (
+    Flags,
+    Ids,
+    Ints,
+    new_rows,
+    offsets_from,
+    offsets_of,
+    owners,
+    rows_of,
+    within,
+)
 from freqdp_db.model.days import HOUR_US
 from freqdp_db.model.trajectories import Trajectories
 
@@ -67,7 +77,7 @@ class _Facts:
             part = slice(begin, begin + _OBJECTS_AT_ONCE)
             hits = asked[part] @ self.holders
             hits.eliminate_zeros()
-            best[part] = hits.max(axis=1).toarray()
+            best[part] = hits.max(axis=1).toarray().ravel()
             who = owners(hits.indptr.astype(np.int64))
             ties[part] = np.bincount(who, hits.data == best[part][who], len(best[part]))
             own[part] = hits.diagonal(begin)
@@ -431,41 +441,6 @@ def sighting_exposures(
     return found, seen
 
 
-@njit(nogil=True, cache=True)
-def _claim_near(first, last, known_offsets, where, trajectory, begins, at):  # type: ignore[no-untyped-def]
-    """All of the trajectories that hold known samples, by how near each sample is in time to one."""
-    lengths = np.zeros(last - first, np.int64)
-    for u in range(first, last):
-        held = np.unique(trajectory[_seen(known_offsets, where, u)])
-        for t in held:
-            lengths[u - first] += begins[t + 1] - begins[t]
-    claim, worth, n = np.empty(lengths.sum(), np.int64), np.empty(lengths.sum()), 0
-    for u in range(first, last):
-        seen = _seen(known_offsets, where, u)
-        k = 0
-        while k < len(seen):
-            t = trajectory[seen[k]]
-            for i in range(begins[t], begins[t + 1]):
-                while (
-                    k + 1 < len(seen)
-                    and trajectory[seen[k + 1]] == t
-                    and (abs(at[i] - at[seen[k + 1]]) <= abs(at[i] - at[seen[k]]))
-                ):
-                    k += 1
-                claim[n], worth[n] = i, -abs(at[i] - at[seen[k]])
-                n += 1
-            while k < len(seen) and trajectory[seen[k]] == t:
-                k += 1
-    return lengths, claim, worth
-
-
-@njit(nogil=True, cache=True)
-def _seen(known_offsets, where, u):  # type: ignore[no-untyped-def]
-    """The released samples that the known ones of an object are taken for, in order."""
-    seen = where[known_offsets[u] : known_offsets[u + 1]]
-    return np.sort(seen[seen >= 0])
-
-
 def near_exposures(
     case: Case, seen: dict[int, tuple[KnownSamples, Sighted]], rng: np.random.Generator
 ) -> dict[str, float]:
@@ -482,11 +457,23 @@ def near_known(
 ) -> list[AttackScore]:
     """What it is worth to claim, for each known sample, what its trajectory has near it in time."""
     release, side = case.release, case.release.trajectories
-    parts = map_ranges(
-        _claim_near, known.offsets, known.offsets, sighted.where, release.trajectory, side.offsets,
-        side.at,
-    )  # fmt: skip
-    lengths, sample, worth = joined(parts)
-    claims = Claims(offsets_from(lengths), sample, worth)
+    who = owners(known.offsets).astype(np.int64)
+    order = np.lexsort((sighted.where, who))
+    order = order[sighted.where[order] >= 0]
+    who, seen = who[order], sighted.where[order]
+    # of each object, the trajectories that hold known samples, with all that they have
+    held = new_rows(who, release.trajectory[seen])
+    sample, taken = rows_of(side.offsets, release.trajectory[seen[held]])
+    claimant, trajectory = who[held][owners(taken)], release.trajectory[sample]
+    # the known samples before and after each of these, in its own trajectory
+    after = np.searchsorted(who * side.samples + seen, claimant * side.samples + sample)
+    away = np.full(len(sample), _ALL_US)
+    for nearest in (after - 1, after):
+        there = (nearest >= 0) & (nearest < len(seen))
+        nearest = np.where(there, nearest, 0)
+        there &= (who[nearest] == claimant) & (release.trajectory[seen[nearest]] == trajectory)
+        apart = np.abs(side.at[sample] - side.at[seen[nearest]])
+        away = np.where(there, np.minimum(away, apart), away)
+    claims = Claims(offsets_of(claimant, len(case)), sample, -away.astype(np.float64))
     levels = [-float(window) for window in windows]
     return score_claims(case, claims, levels, known.flags(case.original.samples))

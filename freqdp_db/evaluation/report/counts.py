@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import io
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,10 @@ from freqdp_db.evaluation.figures import (
     number,
 )
 from freqdp_db.progress import Progress
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 _MOST_MAPS = 24
 _ACROSS = 6
@@ -68,8 +72,7 @@ def _polygons(zones: ZoneRows, wanted: NDArray[Any]) -> list[Any]:
     from matplotlib.path import Path
 
     corners = zones.corners
-    begin = np.searchsorted(corners["zone"], wanted + 1, side="left")
-    end = np.searchsorted(corners["zone"], wanted + 1, side="right")
+    begin, end = (np.searchsorted(corners["zone"], wanted + 1, side) for side in ("left", "right"))
     paths = []
     for a, b in zip(begin, end, strict=True):
         ring = corners["ring"][a:b]
@@ -115,11 +118,8 @@ def _maps_by_bin(found: PublishedCounts) -> dict[str, Any]:
         image = io.BytesIO()
         figure.savefig(image, format="png", dpi=110)
     source = "data:image/png;base64," + base64.b64encode(image.getvalue()).decode()
-    of = (
-        ""
-        if len(bins) == estimate.shape[1]
-        else f" The busiest {len(bins)} of {estimate.shape[1]} bins."
-    )
+    some = f" The busiest {len(bins)} of {estimate.shape[1]} bins."
+    of = "" if len(bins) == estimate.shape[1] else some
     return {
         "source": source,
         "alt": f"{len(bins)} maps of the {level}s, one for each time bin, darker where there are more",
@@ -207,23 +207,33 @@ def _fastest_known(found: PublishedCounts) -> Picture:
     return "Mean speed on these roads in km/h, with 95 % intervals.", drawn
 
 
+def _over_districts(zones: ZoneRows) -> tuple[Figure, Axes]:
+    """An empty map with the borders of the districts."""
+    from matplotlib.collections import PathCollection
+
+    x, y = zones.corners["x"], zones.corners["y"]
+    figure = new_figure(560, 560 * np.ptp(y) / np.ptp(x))
+    axes = figure.add_axes((0, 0, 1, 1), xlim=(x.min(), x.max()), ylim=(y.min(), y.max()))
+    axes.set_axis_off()
+    axes.set_aspect("equal")
+    districts = _polygons(zones, zones.numbers("district"))
+    axes.add_collection(PathCollection(districts, fc="none", ec=LINE, lw=1))
+    return figure, axes
+
+
 @in_page_style
 def _road_map(found: PublishedCounts) -> Any:
     """Roads, thicker and darker where there are more passages, over the districts."""
-    from matplotlib.collections import LineCollection, PathCollection
+    from matplotlib.collections import LineCollection
 
-    zones, roads, lines = found.zones, found.roads, found.road_corners
+    roads, lines = found.roads, found.road_corners
     assert roads is not None
-    width, height = (np.ptp(zones.corners[axis]) for axis in ("x", "y"))
-    figure = new_figure(560, 560 * height / width)
-    axes = figure.add_axes((0, 0, 1, 1))
-    axes.set_axis_off()
-    districts = _polygons(zones, zones.numbers("district"))
-    axes.add_collection(PathCollection(districts, fc="none", ec=LINE, lw=1))
+    figure, axes = _over_districts(found.zones)
     # the busiest last, on top; of very many roads those alone that can be seen
     rows = _busiest_rows(found)[:_ROADS][::-1]
-    begin = np.searchsorted(lines["zone"], roads["road"][rows], side="left")
-    end = np.searchsorted(lines["zone"], roads["road"][rows], side="right")
+    begin, end = (
+        np.searchsorted(lines["zone"], roads["road"][rows], side) for side in ("left", "right")
+    )
     corners = np.stack([lines["x"], lines["y"]], axis=1)
     share = np.clip(roads["estimate"][rows] / max(roads["estimate"][rows].max(), 1.0), 0, 1)
     axes.add_collection(
@@ -232,11 +242,6 @@ def _road_map(found: PublishedCounts) -> Any:
             array=share**0.5, cmap="Blues", lw=0.3 + 3 * share, clim=(-0.2, 1),
         )
     )  # fmt: skip
-    axes.set(
-        xlim=(zones.corners["x"].min(), zones.corners["x"].max()),
-        ylim=(zones.corners["y"].min(), zones.corners["y"].max()),
-        aspect="equal",
-    )
     return figure
 
 
@@ -244,15 +249,8 @@ def _road_map(found: PublishedCounts) -> Any:
 def _with_bars(value: NDArray[Any], margin: NDArray[Any], x_label: str, y_label: str) -> Any:
     figure = new_figure(420, 240, layout="constrained")
     axes = figure.add_subplot(xlabel=x_label, ylabel=y_label)
-    axes.errorbar(
-        np.arange(1, len(value) + 1),
-        value,
-        yerr=margin,
-        color=INK,
-        ecolor=ACCENT,
-        capsize=2,
-        lw=1.6,
-    )
+    bins = np.arange(1, len(value) + 1)
+    axes.errorbar(bins, value, yerr=margin, color=INK, ecolor=ACCENT, capsize=2, lw=1.6)
     axes.set_ylim(bottom=min(0.0, float((value - margin).min())))
     axes.grid(axis="y")
     return figure
@@ -265,17 +263,9 @@ def _rows(names: list[str], value: NDArray[Any], margin: NDArray[Any]) -> Any:
         return None
     figure = new_figure(520, 44 + 22 * len(names), layout="constrained")
     axes = figure.add_subplot(ylim=(len(names) - 0.5, -0.5))
-    axes.errorbar(
-        value,
-        np.arange(len(names)),
-        xerr=margin,
-        fmt="o",
-        color=INK,
-        ecolor=ACCENT,
-        capsize=3,
-        lw=1.6,
-    )
-    axes.set_yticks(np.arange(len(names)), names, fontsize=9)
+    rows = np.arange(len(names))
+    axes.errorbar(value, rows, xerr=margin, fmt="o", color=INK, ecolor=ACCENT, capsize=3, lw=1.6)
+    axes.set_yticks(rows, names, fontsize=9)
     axes.axvline(0, color=QUIET, lw=1)
     axes.set_xlim(left=min(0.0, float((value - margin).min())))
     axes.grid(axis="x")
@@ -285,36 +275,24 @@ def _rows(names: list[str], value: NDArray[Any], margin: NDArray[Any]) -> Any:
 @in_page_style
 def _flow_map(found: PublishedCounts, rows: NDArray[Any]) -> Any:
     """Lines between the middles of zones, thicker where there are more trips, over the districts."""
-    from matplotlib.collections import LineCollection, PathCollection
+    from matplotlib.collections import LineCollection
 
     flows, zones, rows = found.flows, found.zones, rows[:_FLOWS]
     assert flows is not None
-    corners = zones.corners
-    width, height = np.ptp(corners["x"]), np.ptp(corners["y"])
-    figure = new_figure(560, 560 * height / width)
-    axes = figure.add_axes((0, 0, 1, 1))
-    axes.set_axis_off()
-    districts = _polygons(zones, zones.numbers("district"))
-    axes.add_collection(PathCollection(districts, fc="none", ec=LINE, lw=1))
-    ends = [
-        np.stack([axis[flows[end][rows] - 1] for axis in (zones.x, zones.y)], axis=1)
-        for end in ("origin", "destination")
-    ]
-    if len(rows):
-        # a little to the right, so that those back do not cover those there
-        away = ends[1] - ends[0]
-        aside = np.stack([away[:, 1], -away[:, 0]], axis=1) / np.hypot(*away.T)[:, None]
-        ends = [end + _ASIDE * width * aside for end in ends]
-        thick = 1 + 5 * np.sqrt(flows["estimate"][rows] / flows["estimate"][rows].max())
-        # half a line each way: the dark half leads to the destination
-        middle = (ends[0] + ends[1]) / 2
-        for a, b, colour in ((ends[0], middle, QUIET), (middle, ends[1], ACCENT)):
-            axes.add_collection(
-                LineCollection(list(np.stack([a, b], axis=1)), colors=colour, lw=thick, alpha=0.8)
-            )
-    axes.set(
-        xlim=(corners["x"].min(), corners["x"].max()),
-        ylim=(corners["y"].min(), corners["y"].max()),
-        aspect="equal",
-    )
+    figure, axes = _over_districts(zones)
+    if not len(rows):
+        return figure
+    middles = np.stack([zones.x, zones.y], axis=1)
+    begin, end = (middles[flows[column][rows] - 1] for column in ("origin", "destination"))
+    # a little to the right, so that those back do not cover those there
+    away = end - begin
+    aside = np.stack([away[:, 1], -away[:, 0]], axis=1) / np.hypot(*away.T)[:, None]
+    aside *= _ASIDE * np.ptp(zones.corners["x"])
+    begin, end = begin + aside, end + aside
+    thick = 1 + 5 * np.sqrt(flows["estimate"][rows] / flows["estimate"][rows].max())
+    # half a line each way: the dark half leads to the destination
+    middle = (begin + end) / 2
+    for a, b, colour in ((begin, middle, QUIET), (middle, end, ACCENT)):
+        lines = list(np.stack([a, b], axis=1))
+        axes.add_collection(LineCollection(lines, colors=colour, lw=thick, alpha=0.8))
     return figure
