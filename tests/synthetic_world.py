@@ -26,7 +26,7 @@ PERIOD = Period(0, 3 * 24 * 60 * MINUTE_US, 2 * 60 * MINUTE_US)
 def rough_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     """For tests that make releases by the hundred: what their fit is worth does not matter there."""
     monkeypatch.setattr(fitting, "SIMULATED", 300)
-    monkeypatch.setattr(fitting.fitted, "__defaults__", (2,))
+    monkeypatch.setattr(fitting.fit_walks, "__defaults__", (2,))
     monkeypatch.setattr(smoothed, "__kwdefaults__", {"spreads": (1.2,), "reaches": (2.0,)})
 
 

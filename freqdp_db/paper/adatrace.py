@@ -38,7 +38,7 @@ from freqdp_db.methods.synthesis.plan import (
     NoisyDraw,
 )
 from freqdp_db.methods.synthesis.public import Period, Region
-from freqdp_db.methods.synthesis.sampling import sampled
+from freqdp_db.methods.synthesis.sampling import sample
 from freqdp_db.methods.synthesis.trips import Trips
 from freqdp_db.methods.synthesis.vectors import CellTrips, cell_trips
 from freqdp_db.model.arrays import Ints, owners
@@ -124,7 +124,7 @@ def make_trips(
     every_us: int,
 ) -> Released:
     model, grids = model_of(drawn, region, period, epsilon)
-    return sampled(model, grids, period, count, every_us, key(drawn.seed, "adatrace"))
+    return sample(model, grids, period, count, every_us, key(drawn.seed, "adatrace"))
 
 
 def objects(drawn: Draw) -> Ints:

@@ -34,7 +34,7 @@ from freqdp_db.methods.synthesis.plan import (
     NoisyDraw,
 )
 from freqdp_db.methods.synthesis.public import Period, Region
-from freqdp_db.methods.synthesis.sampling import Parts, emitted, lattice, on_lattice
+from freqdp_db.methods.synthesis.sampling import Parts, emit_samples, lattice, on_lattice
 from freqdp_db.methods.synthesis.trips import Trips
 from freqdp_db.methods.synthesis.vectors import cell_trips
 from freqdp_db.model.arrays import Ids, Ints, Metres, offsets_from, owners
@@ -219,7 +219,7 @@ def make_trips(
         grids = Grids(region, SIDES[level], SIDES[level], 1, 1)
         walked = (offsets, path, np.full(last - first, -1.0))
         model = uniform_model(grids, period)
-        parts += emitted(model, grids, period, every_us, walked, first, derived(purpose, 1))
+        parts += emit_samples(model, grids, period, every_us, walked, first, derived(purpose, 1))
         first = last
     return on_lattice(parts, lattice(grids, every_us))
 

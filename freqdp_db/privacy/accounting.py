@@ -21,7 +21,8 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
 
-from freqdp_db.privacy.noise import privacy_loss, scale_for
+from freqdp_db.model.arrays import Ints
+from freqdp_db.privacy.noise import RandomSource, Tail, privacy_loss, scale_for
 
 _DIGITS = 50
 _STEP = Decimal(10) ** -15
@@ -191,6 +192,78 @@ def _above_zero(name: str, value: Fraction) -> None:
 def _is_delta(delta: Fraction) -> None:
     if not 0 < delta < 1:
         raise ValueError("delta must lie between 0 and 1")
+
+
+# What a release may cost one object, and the noise on a vector that costs a part of it.
+
+
+@dataclass(frozen=True)
+class PrivacyBudget:
+    """What a release may cost one object with all its data."""
+
+    epsilon: Fraction = Fraction(2)
+    delta: Fraction = Fraction(1, 10**6)
+    """Not used by pure accounting."""
+    pure: bool = False
+    """Whether the release is epsilon-DP. Else it is rho-zCDP, with the rho that gives (epsilon, delta)."""
+
+    @property
+    def rho(self) -> Fraction:
+        """What the ledger for objects books."""
+        return pure_cost(self.epsilon) if self.pure else rho_for(self.epsilon, self.delta)
+
+    @property
+    def whole(self) -> Fraction:
+        """What measurements get shares of: rho, or epsilon with pure accounting."""
+        return self.epsilon if self.pure else self.rho
+
+
+@dataclass(frozen=True, kw_only=True)
+class VectorNoise:
+    """Independent noise on each entry of a vector of whole numbers that objects add up to.
+
+    Discrete Gaussian noise for zCDP, discrete Laplace noise for pure accounting.
+    """
+
+    bound: int
+    """The squared L2 norm of an object's vector is at most this; with pure accounting, its L1 norm."""
+    amount: Fraction
+    """Its share of the budget: rho, or epsilon with pure accounting."""
+    pure: bool
+
+    @property
+    def sigma2(self) -> Fraction:
+        """Variance of the discrete Gaussian noise, which costs exactly `amount`."""
+        return sigma2_for(self.bound, self.amount)
+
+    @property
+    def scale(self) -> float:
+        """Scale of the discrete Laplace noise, which costs at most `amount`."""
+        return scale_for(self.bound, self.amount)
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of the noise."""
+        return math.sqrt(2) * self.scale if self.pure else math.sqrt(self.sigma2)
+
+    @property
+    def cost(self) -> Fraction:
+        """What it costs one object: rho, or epsilon with pure accounting."""
+        if self.pure:
+            return privacy_loss(self.bound, self.scale)
+        return gaussian_cost(self.bound, self.sigma2)
+
+    def tail(self, least: int) -> Tail:
+        """The event that the noise is at least this large."""
+        if self.pure:
+            return Tail(least, scale=self.scale)
+        return Tail(least, sigma2=self.sigma2)
+
+    def noise(self, source: RandomSource, count: int) -> Ints:
+        """Draw this many independent numbers of noise."""
+        if self.pure:
+            return source.discrete_laplace(self.scale, count)
+        return source.discrete_gaussian(self.sigma2, count)
 
 
 # A mechanism as a value: what it reads, what it protects, and what that costs.

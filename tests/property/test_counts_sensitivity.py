@@ -24,13 +24,14 @@ from synthetic_world import (
 from freqdp_db.methods.counts.contributions import WHOLE, Contributions, contributions_of
 from freqdp_db.methods.counts.measuring import bounded_by, cells_of, first_numbers, totals
 from freqdp_db.methods.counts.options import ROADS as OF_ROADS
-from freqdp_db.methods.counts.options import TABLES, Budget
+from freqdp_db.methods.counts.options import TABLES
 from freqdp_db.methods.counts.plan import Bounds, Design, Plan, _measurements
 from freqdp_db.methods.counts.zones import OUTSIDE, Bins
 from freqdp_db.methods.synthesis.trips import RULE, possible_samples
 from freqdp_db.methods.trips import ARRIVAL, DEPARTURE, RESTING, find_roles
 from freqdp_db.model.arrays import Ints
 from freqdp_db.model.trajectories import Locations, Trajectories
+from freqdp_db.privacy.accounting import PrivacyBudget
 
 ZONES = grid_zones()
 ROADS = grid_roads(ZONES)
@@ -41,7 +42,7 @@ def found_in(trajectories: Trajectories, places: Locations, bins: Bins) -> Contr
 
 
 def planned(bins: Bins, bounds: Bounds, *, pure: bool = False) -> Plan:
-    budget = Budget(Fraction(1), Fraction(1, 10**6), pure)
+    budget = PrivacyBudget(Fraction(1), Fraction(1, 10**6), pure)
     design = Design(ZONES, bins, (*TABLES, OF_ROADS), budget, roads=ROADS)
     every = dict.fromkeys(("visits", "trips", "stays", "passages"), bounds)
     return Plan(design, every, _measurements(design, every), {"visits": 1, "flows": 1})

@@ -44,7 +44,7 @@ from freqdp_db.methods.counts.measuring import (
     bounded_by,
     measure,
 )
-from freqdp_db.methods.counts.options import TABLES, Budget
+from freqdp_db.methods.counts.options import TABLES
 from freqdp_db.methods.counts.plan import (
     Design,
     Draw,
@@ -57,14 +57,15 @@ from freqdp_db.methods.counts.plan import (
 )
 from freqdp_db.methods.counts.tables import CountTables, make_tables
 from freqdp_db.model.arrays import Flags
+from freqdp_db.privacy.accounting import PrivacyBudget
 from freqdp_db.privacy.noise import SecureSource, SeededSource
 
 ZONES, BINS = grid_zones(), time_bins("parts-of-day")
 ROADS = grid_roads(ZONES)
 WITH_ROADS = (*TABLES, "roads")
 SPARSE = pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
-ZCDP = Budget(Fraction(8), Fraction(1, 10**6))
-PURE = Budget(Fraction(40), Fraction(1, 10**6), pure=True)
+ZCDP = PrivacyBudget(Fraction(8), Fraction(1, 10**6))
+PURE = PrivacyBudget(Fraction(40), Fraction(1, 10**6), pure=True)
 
 
 def test_least_squares_is_that_of_the_whole_system() -> None:
@@ -168,7 +169,7 @@ def sparse_from(monkeypatch: pytest.MonkeyPatch, sparse: bool) -> None:
 
 
 def made(
-    budget: Budget,
+    budget: PrivacyBudget,
     seed: int,
     objects: int = 60,
     tables: tuple[str, ...] = TABLES,
@@ -185,7 +186,7 @@ def made(
 @SPARSE
 @pytest.mark.parametrize("budget", [ZCDP, PURE], ids=["zcdp", "pure"])
 def test_tables_agree_and_keep_to_the_budget(
-    budget: Budget, sparse: bool, monkeypatch: pytest.MonkeyPatch
+    budget: PrivacyBudget, sparse: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sparse_from(monkeypatch, sparse)
     drawn, plan, tables = made(budget, 5, tables=WITH_ROADS)
@@ -251,7 +252,7 @@ def test_margins_hold_what_they_say(
 ) -> None:
     """Over many draws 95 % of the intervals hold the bounded count, at every level."""
     sparse_from(monkeypatch, sparse)
-    budget = Budget(Fraction(2), Fraction(1, 10**6), pure)
+    budget = PrivacyBudget(Fraction(2), Fraction(1, 10**6), pure)
     found = contributions_of(*riders(250, 8), REGION, PERIOD, ZONES, BINS, ROADS)
     design = Design(ZONES, BINS, WITH_ROADS, budget, roads=ROADS)
     inside: dict[str, list[bool]] = {}
@@ -321,7 +322,7 @@ def test_only_what_is_asked_for_is_measured() -> None:
 
 def test_noise_that_hides_every_flow_picks_none() -> None:
     """With hardly any budget flows between zones are chosen by the coarser levels alone."""
-    budget = Budget(Fraction(1, 100), Fraction(1, 10**6))
+    budget = PrivacyBudget(Fraction(1, 100), Fraction(1, 10**6))
     drawn, plan, tables = made(budget, 3)
     assert "flows_picked" not in plan
     assert np.array_equal(drawn.flows_picked, drawn.flows_likely)
@@ -330,7 +331,7 @@ def test_noise_that_hides_every_flow_picks_none() -> None:
 
 def test_few_objects_with_very_many_are_not_forgotten() -> None:
     """One in ten is a taxi: too few for the first round to see, yet much of what is counted."""
-    design = Design(ZONES, time_bins(), TABLES, Budget(Fraction(2), Fraction(1, 10**6)))
+    design = Design(ZONES, time_bins(), TABLES, PrivacyBudget(Fraction(2), Fraction(1, 10**6)))
     generator, source = np.random.default_rng(4), SeededSource(4)
     sizes = design.first_round["visit_sizes"]
     off = []
@@ -357,7 +358,7 @@ def test_few_objects_with_very_many_are_not_forgotten() -> None:
 @pytest.mark.parametrize("number", [1, 20, 700, 10**6])
 def test_bounds_for_objects_that_are_all_alike(number: int, pure: bool) -> None:
     """However many contributions they have: little is lost, and the bound is about what they have."""
-    design = Design(ZONES, BINS, TABLES, Budget(Fraction(1), Fraction(1, 10**6), pure))
+    design = Design(ZONES, BINS, TABLES, PrivacyBudget(Fraction(1), Fraction(1, 10**6), pure))
     many = size_histogram(np.full(10**6, number))
     round_one = {n: np.array([10**6]) if n == "objects" else many for n in design.first_round}
     plan = second_round(design, round_one)

@@ -37,10 +37,10 @@ from freqdp_db.methods.synthesis.plan import (
     ClipLoss,
     Draw,
     Grids,
+    find_significant_classes,
     plan_of,
     second_round,
     spent,
-    standing_out,
 )
 from freqdp_db.methods.synthesis.public import (
     MINUTE_US,
@@ -50,7 +50,7 @@ from freqdp_db.methods.synthesis.public import (
     StrictOptions,
     SyntheticOptions,
 )
-from freqdp_db.methods.synthesis.roads import driven, road_net
+from freqdp_db.methods.synthesis.roads import drive, road_net
 from freqdp_db.methods.synthesis.sampling import lattice, walks_of
 from freqdp_db.methods.synthesis.steps import StrictStep
 from freqdp_db.methods.synthesis.trips import cut_trips
@@ -154,7 +154,7 @@ def test_the_table_of_the_privacy_page_is_computed() -> None:
 @pytest.mark.parametrize("accounting", ["zcdp", "pure"])
 @pytest.mark.parametrize("objects", [0, 3, 1_000, 50_000])
 def test_no_plan_spends_more_than_is_booked(accounting: str, objects: int) -> None:
-    parameters = Parameters(epsilon=Fraction(2), accounting=accounting)  # type: ignore[arg-type]
+    parameters = Parameters(epsilon=Fraction(2), pure=accounting == "pure")
     sizes = np.zeros(24, np.int64)
     sizes[4] = objects
     plan = second_round(REGION, PERIOD, objects, sizes, parameters.whole, pure=parameters.pure)
@@ -239,7 +239,7 @@ def test_check_fails_for_what_is_not_so(drawn: Draw) -> None:
 @pytest.mark.parametrize("objects", [0, 1, 8])
 def test_few_objects_still_give_a_release(accounting: str, objects: int) -> None:
     """Mostly noise, but nothing breaks, and nothing says how few they are."""
-    parameters = Parameters(epsilon=Fraction(1), accounting=accounting, size=50)  # type: ignore[arg-type]
+    parameters = Parameters(epsilon=Fraction(1), pure=accounting == "pure", size=50)
     trajectories, places = small_city(max(objects, 1), 2)
     if objects == 0:
         places = Locations(places.x + 10**6, places.y)
@@ -283,7 +283,7 @@ def test_trips_last_as_long_as_trips_do(epsilon: int, seed: int) -> None:
 def test_noise_makes_no_release_of_millions(accounting: str, epsilon: str) -> None:
     """Where noise hides everything, what comes out is small, and its trips are trips."""
     trips = cut_trips(*riders(120, 5), REGION, PERIOD)
-    parameters = Parameters(Fraction(epsilon), accounting=accounting)  # type: ignore[arg-type]
+    parameters = Parameters(Fraction(epsilon), pure=accounting == "pure")
     for seed in range(6):
         drawn = measured(trips, REGION, PERIOD, parameters, SeededSource(seed))
         plan = plan_of(drawn, REGION, PERIOD, parameters)
@@ -325,14 +325,19 @@ def test_tails_are_cut_where_noise_begins() -> None:
 
 def test_sizes_beyond_the_noise_or_the_period_do_not_count() -> None:
     sizes = np.zeros(24, np.int64)
-    assert standing_out(sizes, 10.0, 3) == (0, 0)
+    assert find_significant_classes(sizes, 10.0, 3) == (0, 0)
     sizes[3:8] = [40, 90, 120, 80, 30]
-    first, last = standing_out(sizes, 5.0, 60)
+    first, last = find_significant_classes(sizes, 5.0, 60)
     assert (first, last) == (3, 8)
-    assert standing_out(sizes, 5.0, 60) == standing_out(np.append(sizes[:23], 19), 5.0, 60)
-    assert standing_out(sizes, 200.0, 60) == (0, 0)
+    assert find_significant_classes(sizes, 5.0, 60) == find_significant_classes(
+        np.append(sizes[:23], 19), 5.0, 60
+    )
+    assert find_significant_classes(sizes, 200.0, 60) == (0, 0)
     # nobody makes 2,000 trips in three days
-    assert standing_out(np.append(np.zeros(22, np.int64), [10**6, 10**6]), 5.0, 3) == (0, 0)
+    assert find_significant_classes(np.append(np.zeros(22, np.int64), [10**6, 10**6]), 5.0, 3) == (
+        0,
+        0,
+    )
 
 
 def test_what_clips_took_is_put_back_by_noisy_numbers() -> None:
@@ -465,8 +470,8 @@ def test_samples_lie_on_roads(road_draw: Draw, every: int, trips: int) -> None:
 def test_routes_are_as_long_as_trips_are_to_be(road_draw: Draw) -> None:
     net = road_net(town(), REGION, SMALL.every_us)
     _, plain = strict.carry_out(road_draw, REGION, PERIOD, SMALL)
-    _, driven = strict.carry_out(road_draw, REGION, PERIOD, SMALL, net)
-    metres = [np.median(trip_lengths(made.trajectories, made.places)) for made in (plain, driven)]
+    _, drive = strict.carry_out(road_draw, REGION, PERIOD, SMALL, net)
+    metres = [np.median(trip_lengths(made.trajectories, made.places)) for made in (plain, drive)]
     assert 0.8 < metres[1] / metres[0] < 1.3
 
 
@@ -483,7 +488,7 @@ def test_matching_gives_back_the_roads_that_were_driven(road_draw: Draw) -> None
         key(road_draw.seed, "sample"),
     )
     ((first, walks),) = walks_of(strict._model(log), grids, 100, purpose)
-    offsets, arcs = driven(strict._model(log), grids, net, walks, first, derived(purpose, 2))
+    offsets, arcs = drive(strict._model(log), grids, net, walks, first, derived(purpose, 2))
     # all roads of the town but the one that is not connected, in their order
     true = {
         (t, int(r))
@@ -493,7 +498,7 @@ def test_matching_gives_back_the_roads_that_were_driven(road_draw: Draw) -> None
     found = {
         (t, int(r))
         for t in range(100)
-        for r in matched.driven[matched.offsets[t] : matched.offsets[t + 1]]
+        for r in matched.drive[matched.offsets[t] : matched.offsets[t + 1]]
     }
     # a town of so few roads has more ways that look alike than a real one
     assert 2 * len(true & found) / (len(true) + len(found)) >= 0.93

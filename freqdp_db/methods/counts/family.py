@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -22,8 +21,7 @@ from freqdp_db.methods.contract import (
 )
 from freqdp_db.methods.counts.options import MARGINS, ROADS, SUMMARY, CountsOptions
 from freqdp_db.methods.counts.relations import RELATIONS
-from freqdp_db.methods.kinds import plain
-from freqdp_db.methods.synthesis.public import LARGEST_DELTA
+from freqdp_db.methods.synthesis.public import delta_warnings, require_small_delta
 from freqdp_db.methods.synthesis.steps import booked_rho, object_guarantee
 from freqdp_db.privacy.noise import RandomSource
 
@@ -44,8 +42,6 @@ ASSUMED_OBJECTS = 1_000
 """Number of objects that `plan` assumes if none was declared."""
 _FEW_OBJECTS = 50
 """Below this noisy number of objects the curator is warned that the tables are mostly noise."""
-_DELTA_MARGIN = 100
-"""delta should be at most 1 / (this * number of objects)."""
 
 
 class CountsStep(Step[CountsOptions, Any, EmptyLog]):
@@ -69,11 +65,7 @@ class CountsStep(Step[CountsOptions, Any, EmptyLog]):
         return Draw
 
     def require_possible(self, options: CountsOptions, objects: int, samples: int) -> None:
-        if options.accounting == "zcdp" and options.delta > LARGEST_DELTA:
-            raise BadInput(
-                f"[[delta]] {plain(options.delta)} is more than {plain(LARGEST_DELTA)}",
-                remedy="it is how often the guarantee may fail altogether: give [[delta]] 0.000001",
-            )
+        require_small_delta(options.accounting, options.delta)
         if ROADS in options.tables and options.roads is None:
             raise BadInput(
                 "[[tables]] has roads, and no table of roads is named",
@@ -215,13 +207,7 @@ class CountsStep(Step[CountsOptions, Any, EmptyLog]):
                 f"By their noisy number {objects:,} objects lie inside the region and the period: hardly "
                 "anything but noise came out. It takes hundreds to be useful."
             )
-        if options.accounting == "zcdp" and options.delta * objects * _DELTA_MARGIN > 1:
-            found.append(
-                f"delta {plain(options.delta)} times the noisy number of objects ({objects:,}) is "
-                f"{float(options.delta * objects):.2g}: that is no longer small. Take a --delta of "
-                f"{plain(Decimal(1).scaleb(-len(str(_DELTA_MARGIN * objects))))} or less."
-            )
-        return found
+        return found + delta_warnings(options.accounting, options.delta, objects)
 
 
 def _rows_of_shape(shape: Shape, tables: tuple[str, ...]) -> int:

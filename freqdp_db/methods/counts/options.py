@@ -23,7 +23,7 @@ from freqdp_db.methods.kinds import (
 )
 from freqdp_db.methods.parameters import parameter
 from freqdp_db.methods.synthesis.public import LARGEST_DELTA
-from freqdp_db.privacy.accounting import pure_cost, rho_for
+from freqdp_db.privacy.accounting import PrivacyBudget
 
 TABLES = ("visits", "flows", "stays", "trips")
 ROADS = "roads"
@@ -107,26 +107,8 @@ class CountsOptions:
         return *self.tables, ROADS
 
     @property
-    def parameters(self) -> Budget:
-        """What the mechanism may cost."""
-        return Budget(Fraction(self.epsilon), Fraction(self.delta), self.accounting == "pure")
-
-
-@dataclass(frozen=True)
-class Budget:
-    """What a release may cost one object."""
-
-    epsilon: Fraction
-    delta: Fraction
-    """Not used by pure accounting."""
-    pure: bool = False
-
-    @property
-    def rho(self) -> Fraction:
-        """What the ledger for objects books."""
-        return pure_cost(self.epsilon) if self.pure else rho_for(self.epsilon, self.delta)
-
-    @property
-    def whole(self) -> Fraction:
-        """What shares are shares of: rho, or epsilon for pure accounting."""
-        return self.epsilon if self.pure else self.rho
+    def parameters(self) -> PrivacyBudget:
+        """What the release may cost."""
+        return PrivacyBudget(
+            Fraction(self.epsilon), Fraction(self.delta), self.accounting == "pure"
+        )

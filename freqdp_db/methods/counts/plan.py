@@ -23,12 +23,10 @@ from freqdp_db.methods.counts.contributions import (
     TRIP_CLASSES,
     WHOLE,
 )
-from freqdp_db.methods.counts.options import Budget
 from freqdp_db.methods.counts.zones import DISTANCE_CLASSES, Bins, Roads, Zones
 from freqdp_db.model.arrays import Ints
 from freqdp_db.model.days import DAY_US
-from freqdp_db.privacy.accounting import gaussian_cost, sigma2_for
-from freqdp_db.privacy.noise import RandomSource, Tail, privacy_loss, scale_for
+from freqdp_db.privacy.accounting import PrivacyBudget, VectorNoise
 
 SIZE_CLASSES = 40
 """Classes of a histogram of the first round."""
@@ -161,7 +159,7 @@ class Design:
     zones: Zones
     bins: Bins
     tables: tuple[str, ...]
-    budget: Budget
+    budget: PrivacyBudget
     threshold: int | None = None
     """Smallest noisy number with which a flow between zones is picked. None: the plan chooses it."""
     roads: Roads | None = None
@@ -199,7 +197,11 @@ class Design:
         each = self.budget.whole * FIRST_ROUND / sum(weights.values())
         return {
             name: Measurement(
-                name, 1 if name == "objects" else SIZE_CLASSES, 1, weight * each, pure
+                name=name,
+                size=1 if name == "objects" else SIZE_CLASSES,
+                bound=1,
+                amount=weight * each,
+                pure=pure,
             )
             for name, weight in weights.items()
         }
@@ -245,51 +247,13 @@ _MINIMAL_BOUNDS = Bounds(*[1] * 9)
 """For kinds of contributions that nobody seems to have."""
 
 
-@dataclass(frozen=True)
-class Measurement:
+@dataclass(frozen=True, kw_only=True)
+class Measurement(VectorNoise):
     """A vector of sums over all objects, measured with independent noise on each entry."""
 
     name: str
     size: int
     """Number of entries."""
-    bound: int
-    """The squared L2 norm of an object's vector is at most this; with pure accounting, its L1 norm."""
-    amount: Fraction
-    """Its share of the budget: rho, or epsilon with pure accounting."""
-    pure: bool
-
-    @property
-    def sigma2(self) -> Fraction:
-        """Variance of the discrete Gaussian noise, which costs exactly `amount`."""
-        return sigma2_for(self.bound, self.amount)
-
-    @property
-    def scale(self) -> float:
-        """Scale of the discrete Laplace noise, which costs at most `amount`."""
-        return scale_for(self.bound, self.amount)
-
-    @property
-    def deviation(self) -> float:
-        """Standard deviation of the noise."""
-        return math.sqrt(2) * self.scale if self.pure else math.sqrt(self.sigma2)
-
-    @property
-    def cost(self) -> Fraction:
-        if self.pure:
-            return privacy_loss(self.bound, self.scale)
-        return gaussian_cost(self.bound, self.sigma2)
-
-    def tail(self, least: int) -> Tail:
-        """The event that the noise is at least this large."""
-        if self.pure:
-            return Tail(least, scale=self.scale)
-        return Tail(least, sigma2=self.sigma2)
-
-    def noise(self, source: RandomSource, count: int) -> Ints:
-        """Draw this many independent numbers of noise."""
-        if self.pure:
-            return source.discrete_laplace(self.scale, count)
-        return source.discrete_gaussian(self.sigma2, count)
 
 
 @dataclass(frozen=True)
@@ -466,7 +430,9 @@ def _measurements(design: Design, bounds: dict[str, Bounds]) -> dict[str, Measur
             times = WHOLE * _largest_item(name)
             bound = of.sizes * times if budget.pure else of.of(group) * times**2
             amount = budget.whole * shares[name]
-            found[name] = Measurement(name, size, bound, amount, budget.pure)
+            found[name] = Measurement(
+                name=name, size=size, bound=bound, amount=amount, pure=budget.pure
+            )
     return found
 
 

@@ -1,15 +1,13 @@
-"""From the noisy vectors to a model of trips. Post-processing: sees no data, costs nothing.
+"""From the noisy vectors to a model of trips. Post-processing: it reads noisy numbers only.
 
-Visits, origins, destinations, lengths, hours and days become smooth positive tables; the matrix of
-origin and destination is a gravity model fitted to its noisy margins; the weights of moves are set so
-that simulated walks meet the estimated visits and moves.
+Visits, origins, destinations, lengths, hours and days become smooth positive tables. The flows between
+zones are a gravity model that is fitted to its noisy margins. The weights of moves begin as the estimated
+moves; `sampling.fit_walks` adjusts them until simulated walks have the estimated visits and moves.
 
-From noisy counts to the counts behind them: a smooth log-intensity under known noise.
-
-The true counts are exp(g); g is a Gaussian field over the positions of the cells (zones, classes,
-hours), exponential in the distance, around a given shape. The noise's width is public. The most
-likely g is found by Newton's method; the field's width and reach are those under which the noisy
-counts are most likely (Laplace's approximation). Post-processing: reads noisy counts only.
+`smoothed` estimates counts from noisy ones. The true counts are modelled as exp(g), where g is a Gaussian
+field over the positions of the counts with an exponential covariance and a given mean; the variance of the
+noise is known. The most likely g is found by Newton's method, the spread and the reach of the field by
+maximizing the likelihood (Laplace's approximation).
 """
 
 from __future__ import annotations
@@ -45,14 +43,16 @@ from freqdp_db.methods.synthesis.plan import (
 )
 from freqdp_db.model.arrays import Ints, Metres
 
-# --- From noisy counts to the counts behind them: a smooth log-intensity under known noise ---
+# --- Estimating counts from noisy counts ---
 
 
-_ROUNDS = 20
-_LARGE = 500
+_NEWTON_ROUNDS = 20
+_MANY_COUNTS = 500
+"""From here on only the widest fields are tried: each trial takes time cubic in the number of counts."""
 SMALLEST_PART = 5_000
+"""Tails are cut below 1 / SMALLEST_PART of the total."""
 _LEVEL_SPREAD = 3.0
-"""How far the level of the whole field may lie from the given shape's, in logs."""
+"""Standard deviation of the common level of the field, in logs."""
 
 
 def smoothed(
@@ -64,29 +64,36 @@ def smoothed(
     spreads: tuple[float, ...] = (0.3, 0.6, 1.2, 2.0),
     reaches: tuple[float, ...] = (0.7, 2.0, 5.0),
 ) -> Metres:
-    """The most likely counts; `points` has a row of coordinates for each count."""
+    """The most likely counts.
+
+    sigma: deviation of the noise. points: coordinates of each count, in rows. shape: numbers to which
+    counts are expected to be proportional. spreads, reaches: standard deviations and ranges of the field
+    to try.
+    """
     total = max(float(noisy.sum()), sigma * math.sqrt(len(noisy)), 1e-9)
     shape = np.ones(len(noisy)) if shape is None else np.maximum(shape, 1e-9 * shape.max())
     mean = np.log(shape * (total / shape.sum()))
-    if len(noisy) > _LARGE:  # every trial costs the cube; wide fields fit large grids
+    if len(noisy) > _MANY_COUNTS:
         spreads, reaches = spreads[-2:], reaches[-1:]
     apart = np.sqrt(((points[:, None, :] - points[None, :, :]) ** 2).sum(axis=2))
     fits = [
-        _fitted(noisy, sigma, mean, apart, spread, reach) for reach in reaches for spread in spreads
+        _fit_field(noisy, sigma, mean, apart, spread, reach)
+        for reach in reaches
+        for spread in spreads
     ]
     return max(fits, key=lambda fit: fit[0])[1]
 
 
-def _fitted(
+def _fit_field(
     noisy: Metres, sigma: float, mean: Metres, apart: Metres, spread: float, reach: float
 ) -> tuple[float, Metres]:
-    """How likely the noisy counts are under such a field, and the most likely counts behind them."""
+    """Log-likelihood of the noisy counts under this field, and the most likely counts."""
     prior = spread**2 * np.exp(-apart / reach) + _LEVEL_SPREAD**2
     prior[np.diag_indices_from(prior)] += 1e-6 * spread**2
     count = len(noisy)
     g, pull = mean.copy(), np.zeros(count)  # g = mean + prior @ pull
     value = _loss(noisy, sigma, g, g - mean, pull)
-    for _ in range(_ROUNDS):
+    for _ in range(_NEWTON_ROUNDS):
         rate = np.exp(g)
         weight = rate / sigma
         root = cholesky(
@@ -112,27 +119,27 @@ def _fitted(
         if not better:
             break
     evidence = -value - float(np.log(np.diag(root)).sum())
-    # the most likely counts: means would be pulled up by what the noise leaves open
+    # the mode: means of exp(g) would grow with the uncertainty of g
     return evidence, np.exp(g)
 
 
 def _loss(noisy: Metres, sigma: float, g: Metres, away: Metres, pull: Metres) -> float:
+    """Negative log posterior of a field g = mean + away, with away = prior @ pull."""
     if g.max() > 60:
         return math.inf
     return float(((noisy - np.exp(g)) ** 2).sum() / (2 * sigma**2) + away @ pull / 2)
 
 
 def with_tail_cut(counts: Metres, noisy: Metres, sigma: float) -> Metres:
-    """Estimated counts of classes in order, without what noise alone leaves in the far ones.
+    """Estimated counts of ordered classes, with the upper tail cut where it is noise.
 
-    From the largest on, classes are kept as long as they stand out of the noise: by themselves, or
-    with the next one. Each after those holds at most a quarter of the one before it, and one that
-    would hold less than a 5,000th of all holds nothing.
+    From the largest class on, classes are kept as long as they are significant, alone or with the next one.
+    Each class after those gets at most a quarter of the one before it, and 0 below a 5,000th of the total.
     """
     kept = counts.copy()
     least = counts.sum() / SMALLEST_PART
     last = int(np.argmax(counts))
-    while last + 1 < len(counts) and _stands_out(noisy[last + 1 : last + 3], sigma):
+    while last + 1 < len(counts) and _is_significant(noisy[last + 1 : last + 3], sigma):
         last += 1
     for j in range(last + 1, len(kept)):
         kept[j] = min(kept[j], kept[j - 1] / 4)
@@ -141,13 +148,13 @@ def with_tail_cut(counts: Metres, noisy: Metres, sigma: float) -> Metres:
     return kept
 
 
-def _stands_out(next_two: Metres, sigma: float) -> bool:
+def _is_significant(next_two: Metres, sigma: float) -> bool:
     together = float(next_two.sum()) > 3 * sigma * math.sqrt(len(next_two))
     return float(next_two[0]) > 2 * sigma or together
 
 
 def likeliest(kappas: tuple[float, ...], expected: Metres, off: Metres, sigma: float) -> float:
-    """The width, in proportion to what is expected, that makes it most likely to be off so far."""
+    """The relative scatter around what is expected that makes the differences `off` most likely."""
 
     def likely(kappa: float) -> float:
         variance = (kappa * expected) ** 2 + sigma**2
@@ -157,10 +164,10 @@ def likeliest(kappas: tuple[float, ...], expected: Metres, off: Metres, sigma: f
 
 
 def shrunk(noisy: Metres, sigma: float, prior: Metres, least: float = 0.03) -> Metres:
-    """Empirical Bayes, count by count: towards `prior` as far as the noise asks.
+    """Counts shrunk towards `prior` (empirical Bayes).
 
-    The true count is taken as normal around the prior, with a width of kappa times the prior; kappa
-    is the one that makes the noisy counts most likely.
+    The true count is modelled as normal around the prior, with a standard deviation of kappa times the
+    prior, for the kappa that makes the noisy counts most likely.
     """
     kappas = (0.05, 0.1, 0.2, 0.3, 0.45, 0.6, 0.8, 1.0, 1.4, 2.0, 3.0)
     width2 = (likeliest(kappas, prior, noisy - prior, sigma) * prior) ** 2
@@ -172,38 +179,39 @@ def shrunk(noisy: Metres, sigma: float, prior: Metres, least: float = 0.03) -> M
 def towards_none(
     noisy: Metres, sigma: float, expected: Metres, kappas: tuple[float, ...]
 ) -> Metres:
-    """Differences, towards none as far as the noise asks: of one width in proportion to `expected`."""
+    """Differences shrunk towards 0 (empirical Bayes); their scatter is proportional to `expected`."""
     width2 = (likeliest(kappas, expected, noisy, sigma) * expected) ** 2
     differences: Metres = noisy * width2 / (width2 + sigma**2)
     return differences
 
 
-# --- How many steps a trip takes, and how long it is for its steps, by how far apart its ends are ---
+# --- Steps and lengths of trips, by the distance of their ends ---
 
 
 _FITTING_ROUNDS = 30
-_FEWER = 2.0
-"""Where noise hides it, so many times fewer trips are taken to be in each further class."""
+_DECAY = 2.0
+"""Factor by which classes decrease, if the noise hides a whole histogram."""
 _USUAL_MINUTES = 4
-"""Up to this class (8 to 11 minutes) durations are taken as alike."""
+"""In that case, classes of duration are equal up to this one (8 to 11 minutes)."""
 
 
 def grid_points(columns: int, rows: int) -> Metres:
+    """Column and row of each cell of a grid."""
     row, column = np.divmod(np.arange(columns * rows), columns)
     return np.stack([column, row], axis=1).astype(np.float64)
 
 
 def estimated_classes(noisy: Noisy, name: str, usual: int) -> Metres:
-    """Shares of classes of lengths or durations, with their tail cut.
+    """Shares of the classes of lengths or durations, with their tail cut.
 
-    Where noise hides all of it: alike up to the class `usual`, then fewer and fewer.
+    If the noise hides the whole histogram, classes are equal up to `usual` and then decrease.
     """
     number = np.arange(len(noisy.values[name]))
-    shape = np.power(_FEWER, -np.maximum(number - usual, 0).astype(np.float64))
+    shape = np.power(_DECAY, -np.maximum(number - usual, 0).astype(np.float64))
     line = number.astype(np.float64)[:, None]
     values, sigma = noisy.values[name], noisy.sigma[name]
     counts = np.where(shape * SMALLEST_PART < shape.sum(), 0.0, shape)
-    # some four neighbours stand out
+    # four neighbours are significant
     if np.convolve(values, np.ones(4), "valid").max() > 3 * sigma * 2:
         counts = with_tail_cut(smoothed(values, sigma, line, shape), values, sigma)
     share: Metres = counts / counts.sum()
@@ -211,7 +219,7 @@ def estimated_classes(noisy: Noisy, name: str, usual: int) -> Metres:
 
 
 def estimated_lengths(noisy: Noisy, grids: Grids, flows: Metres, metres: Metres) -> Metres:
-    """Weights of (reach, step class, bend) that also give these lengths in metres."""
+    """Weights of (reach, step class, bend), fitted so that they also give these shares of lengths."""
     steps = _table(noisy, "steps", REACHES, STEP_CLASSES, _possible_steps(grids))
     bends = _table(noisy, "bends", BEND_GROUPS, BENDS).reshape(BEND_GROUPS, BENDS)
     bends = bends / bends.sum(axis=1, keepdims=True)
@@ -229,15 +237,15 @@ def estimated_lengths(noisy: Noisy, grids: Grids, flows: Metres, metres: Metres)
     return flat
 
 
-def _law(values: Metres, edges: Metres) -> Metres:
-    """The share of the values in each class; the first and the last are open."""
+def _class_shares(values: Metres, edges: Metres) -> Metres:
+    """Share of the values in each class; the first and the last class are open."""
     found = np.searchsorted(edges[1:-1], values.ravel(), side="right")
-    law: Metres = np.bincount(found, minlength=len(edges) - 1) / found.size
-    return law
+    shares: Metres = np.bincount(found, minlength=len(edges) - 1) / found.size
+    return shares
 
 
 def _metre_classes(cell_m: float) -> Metres:
-    """For each (step class, bend), the law of the class of the length in metres."""
+    """[step class and bend, class of length]: distribution of the length."""
     gives = np.zeros((STEP_CLASSES, BENDS, METRE_CLASSES))
     within = (np.arange(8) + 0.5) / 8
     for c in range(STEP_CLASSES):
@@ -247,19 +255,19 @@ def _metre_classes(cell_m: float) -> Metres:
         for b in range(BENDS):
             bend = BEND_EDGES[b] + within * (BEND_EDGES[b + 1] - BEND_EDGES[b])
             metres = np.maximum(bend[:, None] * cell_m * (steps[None, :] + 0.7), METRE_EDGES[0])
-            gives[c, b] = _law(metres, METRE_EDGES)
+            gives[c, b] = _class_shares(metres, METRE_EDGES)
     return gives.reshape(STEP_CLASSES * BENDS, METRE_CLASSES)
 
 
 def _possible_steps(grids: Grids) -> Metres:
-    """No trip reaches another zone in fewer steps than lie between them: a public shape."""
+    """Public shape of the table of reaches and steps: near 0 where the zones are too far for the steps."""
     fewest = np.array([0.0, 0.05, 0.6, 1.8, 2.1, 3.1]) * grids.per_zone
     most = STEP_EDGES[1:] - 1.0
     return np.where(most[None, :] < fewest[:, None], 1e-3, 1.0).ravel()
 
 
 def _table(noisy: Noisy, name: str, rows: int, columns: int, shape: Metres | None = None) -> Metres:
-    """Smooth over both classes of a table; the tail of each row is cut."""
+    """A table, smoothed over rows and columns, with the tail of each row cut."""
     values, sigma = noisy.values[name], noisy.sigma[name]
     counts = smoothed(
         values, sigma, grid_points(columns, rows), shape,
@@ -270,9 +278,9 @@ def _table(noisy: Noisy, name: str, rows: int, columns: int, shape: Metres | Non
 
 
 def estimated_paces(metres: Metres, minutes: Metres, speed: float) -> Metres:
-    """Weights of paces for each class of lengths, under which durations have the estimated shares.
+    """Weights of (class of length, pace), fitted to the estimated shares of durations.
 
-    `speed`: of all trips, in metres per second.
+    speed: mean speed of all trips in metres per second.
     """
     gives = _minute_classes(speed)
     paces = np.tile(usual_paces(), (METRE_CLASSES, 1))
@@ -287,34 +295,36 @@ def estimated_paces(metres: Metres, minutes: Metres, speed: float) -> Metres:
 
 
 def usual_paces() -> Metres:
-    """A public law: about normal around the speed of the part of the day, a third of it wide."""
+    """Public distribution of paces: about normal around 1, with a standard deviation of a third."""
     middle = (PACE_EDGES[1:] + PACE_EDGES[:-1]) / 2
     weights: Metres = np.exp(-(((middle - 1.0) / 0.35) ** 2) / 2) * np.diff(PACE_EDGES)
     return weights + 1e-6
 
 
 def _minute_classes(speed: float) -> Metres:
-    """For each class of lengths and pace, the law of the class of the duration."""
+    """[class of length, pace, class of duration]: distribution of the duration."""
     within = (np.arange(8) + 0.5) / 8
     gives = np.zeros((METRE_CLASSES, PACES, MINUTE_CLASSES))
     for m in range(METRE_CLASSES):
         metres = METRE_EDGES[m] + within * (METRE_EDGES[m + 1] - METRE_EDGES[m])
         for p in range(PACES):
             pace = PACE_EDGES[p] + within * (PACE_EDGES[p + 1] - PACE_EDGES[p])
-            gives[m, p] = _law(metres[:, None] / (speed * pace[None, :]) / 60.0, MINUTE_EDGES)
+            gives[m, p] = _class_shares(
+                metres[:, None] / (speed * pace[None, :]) / 60.0, MINUTE_EDGES
+            )
     return gives
 
 
-# --- From the noisy vectors to a model of trips. Post-processing: sees no data, costs nothing ---
+# --- The model ---
 
 
 _IPF_ROUNDS = 80
 SLOWEST_ON_AVERAGE, FASTEST_ON_AVERAGE = 0.8, 28.0
-"""No mean speed of trips is taken to lie beyond these, in metres per second."""
+"""Limits of the mean speed of all trips, in metres per second."""
 USUAL_M_PER_S = 6.0
-"""Where noise hides it."""
+"""Mean speed if the noise hides it."""
 _DIAGONAL = 0.3
-"""Moves across a corner are rarer than moves across a side."""
+"""Expected frequency of diagonal moves, relative to moves across a side."""
 
 
 @dataclass(frozen=True)
@@ -324,30 +334,35 @@ class Tables:
     flows: Metres
     """Weight of (zone of origin, zone of destination), flattened."""
     starts: Metres
-    """Weight of each cell as the first; of its zone's share."""
+    """[cell]: its share in the trips that begin in its zone."""
     ends: Metres
+    """[cell]: its share in the trips that end in its zone."""
     lengths: Metres
     """Weight of (reach, step class, bend), flattened."""
     moves: Metres
+    """[cell, heading]: weight of a move."""
     turns: Metres
+    """[change of heading]: factor of a move's weight."""
     visits: Metres
+    """[cell]."""
     fine: Metres
+    """[fine cell]: weight of its points."""
     hours: Metres
     days: Metres
     speeds: Metres
-    """Metres per second by part of the day."""
+    """Mean speed in metres per second, by part of the day."""
     paces: Metres
-    """Weight of (class of length, pace in proportion to the speed), flattened."""
+    """Weight of (class of length, pace), flattened."""
     longest: Metres
-    """No trip lasts longer, in minutes."""
+    """Longest duration of a trip in minutes, in an array of one."""
 
 
 @dataclass(frozen=True)
 class Model(Tables):
-    """All that trips are sampled from."""
+    """The tables, and how to use them."""
 
     bent: bool = True
-    """Whether trips have the lengths that were drawn; else, as their points fall."""
+    """Whether lengths of trips are prescribed; else they follow from their points."""
 
 
 def estimated_visits(noisy: Noisy, grids: Grids) -> Metres:
@@ -358,7 +373,7 @@ def estimated_visits(noisy: Noisy, grids: Grids) -> Metres:
 
 
 def estimated_fine(noisy: Noisy, grids: Grids, visits: Metres) -> Metres:
-    """Fine visits: towards their cell's visits, spread between the cells around."""
+    """Visits of fine cells, shrunk towards an interpolation of the visits of cells."""
     cell_of = grids.cell_of_fine()
     prior = _interpolated(visits, grids)
     prior *= (visits / np.bincount(cell_of, prior, minlength=grids.cells))[cell_of]
@@ -369,7 +384,7 @@ def estimated_fine(noisy: Noisy, grids: Grids, visits: Metres) -> Metres:
 
 
 def _interpolated(visits: Metres, grids: Grids) -> Metres:
-    """Visits at the fine cells' centres, bilinear between the centres of cells, in logs."""
+    """Visits at the centres of fine cells: bilinear interpolation of logarithms between cells."""
     table = np.log(np.maximum(visits, 1e-6)).reshape(grids.cells_y, grids.cells_x)
     row = np.clip((np.arange(grids.fine_y) + 0.5) / grids.per_cell - 0.5, 0, grids.cells_y - 1)
     column = np.clip((np.arange(grids.fine_x) + 0.5) / grids.per_cell - 0.5, 0, grids.cells_x - 1)
@@ -383,7 +398,7 @@ def _interpolated(visits: Metres, grids: Grids) -> Metres:
 
 
 def neighbours(grids: Grids) -> Ints:
-    """The cell that each heading leads to from each cell, -1 outside the region."""
+    """[cell, heading]: the cell that the move leads to; -1: outside the grid."""
     row, column = np.divmod(np.arange(grids.cells), grids.cells_x)
     x = column[:, None] + HEADING_X[None, :]
     y = row[:, None] + HEADING_Y[None, :]
@@ -392,7 +407,8 @@ def neighbours(grids: Grids) -> Ints:
 
 
 def estimated_moves(noisy: Noisy, grids: Grids, visits: Metres) -> Metres:
-    """Moves both ways together towards what the visits suggest; their difference towards none."""
+    """Weights of moves: both directions together are shrunk towards the visits, their difference towards
+    0."""
     to = neighbours(grids)
     inside = to >= 0
     other = np.where(inside, to, 0)
@@ -414,7 +430,7 @@ def estimated_moves(noisy: Noisy, grids: Grids, visits: Metres) -> Metres:
 
 
 def estimated_ends(noisy: Noisy, grids: Grids, visits: Metres) -> tuple[Metres, Metres]:
-    """Origins and destinations by zone: their mean is smooth, their difference is shrunk to none."""
+    """Origins and destinations by zone: their mean is smoothed, their difference shrunk towards 0."""
     by_visits = np.bincount(grids.zone_of_cell(), visits, minlength=grids.zones)
     origins, destinations = noisy.values["origins"], noisy.values["destinations"]
     sigma = noisy.sigma["origins"] / np.sqrt(2)
@@ -427,10 +443,10 @@ def estimated_ends(noisy: Noisy, grids: Grids, visits: Metres) -> tuple[Metres, 
 def gravity(
     origins: Metres, destinations: Metres, same: Metres, distances: Metres, classes: Ints
 ) -> Metres:
-    """The matrix of flows with these margins that is nearest to independence.
+    """Flows with these margins, by iterative proportional fitting from independence.
 
-    Scaled in turn to the distance classes, the diagonal, the origins and the destinations. All are
-    shares of one; the diagonal also has a distance class of its own (0), and must fit it.
+    All margins are scaled to shares of 1. The diagonal (`same`) is also the class of distance 0, and is
+    scaled to it.
     """
     zones = len(origins)
     origins, destinations = origins / origins.sum(), destinations / destinations.sum()
@@ -450,7 +466,7 @@ def gravity(
 
 
 def estimated(noisy: Noisy, grids: Grids) -> Model:
-    """The model before walks are fitted: weights of moves are the estimated moves."""
+    """The model before `fit_walks`: weights of moves are the estimated moves."""
     values, sigma = noisy.values, noisy.sigma
     visits = estimated_visits(noisy, grids)
     origins, destinations = estimated_ends(noisy, grids, visits)
@@ -463,13 +479,13 @@ def estimated(noisy: Noisy, grids: Grids) -> Model:
     distances = smoothed(values["distances"], sigma["distances"], line)
     flows = gravity(origins, destinations, same, distances, grids.zone_distance_class()).ravel()
     if np.isfinite(sigma["flows"]):
-        # measured directly, drawn towards the gravity model as far as the noise asks
+        # measured directly: shrunk towards the gravity model
         total = max(float(values["flows"].sum()), 1.0)
         flows = shrunk(values["flows"], sigma["flows"], flows * (total / flows.sum()))
     zone_of = grids.zone_of_cell()
     within = visits / np.bincount(zone_of, visits, minlength=grids.zones)[zone_of]
     turns = np.maximum(values["turns"], sigma["turns"])
-    turns = (turns + turns[-np.arange(HEADINGS) % HEADINGS]) / 2  # left and right alike
+    turns = (turns + turns[-np.arange(HEADINGS) % HEADINGS]) / 2  # left as often as right
     speed, speeds = _speeds(values["pace"], sigma["pace"])
     metres = estimated_classes(noisy, "metres", 0)
     minutes = estimated_classes(noisy, "minutes", _USUAL_MINUTES)
@@ -494,7 +510,7 @@ def estimated(noisy: Noisy, grids: Grids) -> Model:
 
 
 def _speeds(pace: Metres, sigma: float) -> tuple[float, Metres]:
-    """Of all trips, and by part of the day: drawn towards that of all as far as the noise asks."""
+    """Mean speed of all trips, and speeds by part of the day, which are shrunk towards the mean."""
     minutes, metres = pace[:DAYPARTS] * 60.0, pace[DAYPARTS:] * 100.0
     noise_s, noise_m = sigma * 60.0, sigma * 100.0
     all_s, all_m, least = minutes.sum(), metres.sum(), 3 * math.sqrt(DAYPARTS)

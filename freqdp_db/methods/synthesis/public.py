@@ -1,4 +1,7 @@
-"""What is public: region, period, and what a release was asked for. Nothing is read from the data."""
+"""Public inputs of the methods with a guarantee for an object: region, period, options and budget.
+
+Nothing in this module reads data.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,11 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
-from typing import Literal, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from freqdp_db.errors import BadInput
 from freqdp_db.methods.kinds import (
     US_PER_S,
     Box,
@@ -22,26 +26,28 @@ from freqdp_db.methods.kinds import (
     Stretch,
     TimeStretch,
     Whole,
+    plain,
 )
 from freqdp_db.methods.parameters import parameter
 from freqdp_db.model.arrays import Flags, Ints, Metres, offsets_from
-from freqdp_db.privacy.accounting import pure_cost, rho_for
+from freqdp_db.privacy.accounting import PrivacyBudget
 
 EDGE_M = 0.05
-"""No synthetic sample lies nearer to the edge of an area."""
+"""Metres. No synthetic sample lies nearer to the edge of a region."""
 MINUTE_US = 60 * US_PER_S
 
 
 @dataclass(frozen=True, eq=False)
 class Corners:
-    """The outline of an area: closed rings; ring r has the corners offsets[r] to offsets[r + 1] - 1."""
+    """The outline of an area: the corners of closed rings, whose first corner is repeated as the last."""
 
     x: Metres
     y: Metres
     offsets: Ints
+    """Ring r has the corners offsets[r] to offsets[r + 1] - 1."""
 
     def holds(self, x: Metres, y: Metres) -> Flags:
-        """Which of these points an odd number of rings goes round."""
+        """Which of these points are inside an odd number of rings."""
         inside = np.zeros(len(x), np.bool_)
         for ring, end in pairwise(self.offsets):
             for i in range(ring, end - 1):
@@ -54,7 +60,10 @@ class Corners:
         return inside
 
     def runs(self, x: tuple[float, float, int], y: tuple[float, float, int]) -> Runs:
-        """Which points of a grid lie inside, and not at the very edge. Axes: first, step, how many."""
+        """Points of a grid that lie inside, at least EDGE_M from the edge.
+
+        x, y: the axes of the grid, as (first coordinate, step, number of points).
+        """
         ends = np.ones(len(self.x), np.bool_)
         ends[self.offsets[1:] - 1] = False
         i = np.flatnonzero(ends)
@@ -74,46 +83,48 @@ class Corners:
         lengths, found = [], []
         for row in range(y[2]):
             at = y[0] + row * y[1]
-            # an edge that nearly follows the row is found from below or above
-            mine = _common(_common(inside(at), inside(at - EDGE_M)), inside(at + EDGE_M))
-            lengths.append(len(mine))
-            found += mine
+            # edges that are nearly parallel to the row are caught EDGE_M below and above it
+            ranges = _intersect(inside(at - EDGE_M), inside(at + EDGE_M))
+            ranges = _intersect(inside(at), ranges)
+            lengths.append(len(ranges))
+            found += ranges
         columns = np.array(found, np.int64).reshape(-1, 2)
         return Runs(offsets_from(np.array(lengths)), columns[:, 0].copy(), columns[:, 1].copy())
 
 
-def _common(one: list[tuple[int, int]], two: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """What two lists of ranges, both in order, have in common."""
+def _intersect(one: list[tuple[int, int]], two: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The intersection of two ascending lists of ranges."""
     return [(max(a, c), min(b, d)) for a, b in one for c, d in two if max(a, c) < min(b, d)]
 
 
 class Runs(NamedTuple):
-    """Places of a grid that lie in an area: runs of columns, row by row."""
+    """Points of a grid that lie in an area, as runs of columns, row by row."""
 
     offsets: Ints
     """Row r has the runs offsets[r] to offsets[r + 1] - 1."""
     first: Ints
+    """First column of each run."""
     last: Ints
-    """One after the last column."""
+    """Column after the last one of each run."""
 
     @property
     def row(self) -> Ints:
-        """Of each run."""
+        """Row of each run."""
         return np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
 
 
-class Declared(Protocol):
-    """What an owner said, in degrees."""
+class DeclaredArea(Protocol):
+    """The region as the owner declared it, in degrees."""
 
     def holds(self, x: Metres, y: Metres) -> Flags:
-        """Which of these places, in metres, lie inside of it."""
+        """Which of these points, in metres, lie inside."""
 
 
 @dataclass(frozen=True)
 class Region:
-    """What the owner said, and the box around it in metres of the projected SRID.
+    """The public region in metres of the projected SRID: its bounding box, and its outline if it has one.
 
-    Without an outline it is that box, without its upper edges.
+    The upper edges of the box do not belong to it.
     """
 
     x_min: float
@@ -121,9 +132,9 @@ class Region:
     x_max: float
     y_max: float
     outline: Corners | None = None
-    """In metres: so near to what was said that only places within EDGE_M of its edge could differ."""
-    declared: Declared | None = None
-    """What was said; None: the outline."""
+    """The declared area in metres. It differs from it only within EDGE_M of the edge."""
+    declared: DeclaredArea | None = None
+    """Decides which points are inside; None: the outline does."""
 
     def holds(self, x: Metres, y: Metres) -> Flags:
         """Which of these points lie in it."""
@@ -145,32 +156,35 @@ class Region:
 
 @dataclass(frozen=True)
 class Period:
-    """A public stretch of time, and the offset of local time; microseconds since 2000-01-01 UTC."""
+    """The public period, in microseconds since 2000-01-01 UTC, and the offset of local time."""
 
     begin: int
     end: int
+    """Not in the period."""
     offset_us: int = 0
-    """At the begin."""
+    """Offset of local time from UTC at the begin."""
     change_us: int = 0
-    """By how much the clock is further ahead at the end."""
+    """By how much the offset at the end is larger."""
 
     @property
     def days(self) -> int:
-        """How many local dates it touches."""
+        """Number of local dates that it touches."""
         first = (self.begin + self.offset_us) // (24 * 60 * MINUTE_US)
         return int((self.end - 1 + self.offset_us) // (24 * 60 * MINUTE_US) - first) + 1
 
 
-# What the synthetic methods can be asked for.
+# Options of the synthetic methods.
 
 
 _EPSILON = Number(Decimal(20), "2", low=Decimal("0.01"))
 LARGEST_SIZE = 5_000_000
 LARGEST_DELTA = Decimal("0.00001")
+_DELTA_MARGIN = 100
+"""delta should be at most 1 / (_DELTA_MARGIN * number of objects)."""
 MOST_ROWS = 200_000_000
-"""Of a synthetic release: what would be more is refused, or cut to it."""
+"""Largest number of rows of a synthetic release. Requests for more are refused."""
 USUAL_TRIP_US = 20 * 60 * US_PER_S
-"""A public guess, by which a size that was asked for is judged."""
+"""Usual duration of a trip: a public constant, for estimating the number of rows."""
 
 
 @dataclass(frozen=True)
@@ -189,9 +203,8 @@ class SyntheticOptions:
 
     @property
     def parameters(self) -> Parameters:
-        """What the mechanism reads; pure epsilon."""
-        return Parameters(Fraction(self.epsilon), accounting="pure", size=self.size,
-                          every_us=self.every)  # fmt: skip
+        """What the mechanism reads of the options. Accounting is pure."""
+        return Parameters(Fraction(self.epsilon), pure=True, size=self.size, every_us=self.every)
 
 
 @dataclass(frozen=True)
@@ -213,40 +226,40 @@ class StrictOptions(SyntheticOptions):
         return Parameters(
             Fraction(self.epsilon),
             Fraction(self.delta),
-            "pure" if self.accounting == "pure" else "zcdp",
+            self.accounting == "pure",
             self.size,
             self.every,
         )
 
 
-# Budget, size and rhythm of a synthetic release, as the mechanism reads them.
+def require_small_delta(accounting: str, delta: Decimal) -> None:
+    """Refuse a delta with which the guarantee would fail too often; raises BadInput."""
+    if accounting == "zcdp" and delta > LARGEST_DELTA:
+        raise BadInput(
+            f"[[delta]] {plain(delta)} is more than {plain(LARGEST_DELTA)}",
+            remedy="it is how often the guarantee may fail altogether: give [[delta]] 0.000001",
+        )
 
 
-Accounting = Literal["zcdp", "pure"]
+def delta_warnings(accounting: str, delta: Decimal, objects: int) -> list[str]:
+    """A warning if delta is not small for this (noisy) number of objects."""
+    if accounting != "zcdp" or delta * objects * _DELTA_MARGIN <= 1:
+        return []
+    return [
+        f"[[delta]] {plain(delta)} times the noisy number of objects ({objects:,}) is "
+        f"{float(delta * objects):.2g}: that is no longer small. Take a [[delta]] of "
+        f"{plain(Decimal(1).scaleb(-len(str(_DELTA_MARGIN * objects))))} or less."
+    ]
+
+
+# Budget, size and sampling interval of a synthetic release.
 
 
 @dataclass(frozen=True)
-class Parameters:
-    """Budget, size and rhythm of a release."""
+class Parameters(PrivacyBudget):
+    """What the mechanism of a synthetic release reads of its options."""
 
-    epsilon: Fraction = Fraction(2)
-    delta: Fraction = Fraction(1, 10**6)
-    """Not used by pure accounting."""
-    accounting: Accounting = "zcdp"
     size: int | None = None
-    """Trips; without it, their noisy number."""
+    """Number of trips. None: their noisy number."""
     every_us: int = 60 * US_PER_S
-
-    @property
-    def pure(self) -> bool:
-        return self.accounting == "pure"
-
-    @property
-    def rho(self) -> Fraction:
-        """What the ledger for objects books."""
-        return pure_cost(self.epsilon) if self.pure else rho_for(self.epsilon, self.delta)
-
-    @property
-    def whole(self) -> Fraction:
-        """What the shares are shares of: rho, or epsilon for pure accounting."""
-        return self.epsilon if self.pure else self.rho
+    """Time between two samples."""

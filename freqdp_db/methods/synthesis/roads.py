@@ -1,14 +1,11 @@
-"""Public roads as what trips may drive on: junctions, the roads between them, and places on these.
+"""Sampling of trips along public roads.
 
-Roads are public, so all of this is post-processing. Trips keep to the largest part of the network in
-which every junction reaches every other. A sample lies at a junction, or at one of a road's own places:
-so many, evenly along it, that they are about 10 m apart.
+Roads are public, so this is post-processing. Trips use the largest strongly connected part of the network
+inside the region. Samples lie at junctions, or at places that divide a road into equal parts of about 10 m.
 
-Trips along public roads: walks become routes, and routes become samples with times.
-
-Each point of a walk's line goes to the nearest junction, and junctions are joined by the cheapest way. A
-road costs its length and up to a fifth more, by the trip's own dice: not everybody takes the same way.
-Turning round in the road costs much, so that trips go on.
+The points of a walk's line are moved to the nearest junctions, which are then joined by cheapest routes. A
+road costs its length and a random surcharge of up to a fifth, drawn for each trip, so that trips between
+the same places take different routes. U-turns cost extra.
 """
 
 from __future__ import annotations
@@ -30,12 +27,12 @@ from freqdp_db.methods.synthesis.sampling import (
     FASTEST_M_PER_S,
     MOST_POINTS,
     Parts,
-    in_order,
+    choose_times,
+    draw_line,
     laws_of,
-    line,
     line_laws,
-    numbered,
-    timed,
+    number_places,
+    unlink_points,
     walks_of,
     wanted_metres,
 )
@@ -47,57 +44,63 @@ from freqdp_db.roads.network import Network, find_candidates
 from freqdp_db.roads.router import Prices, make_scratch, search
 
 STEP_M = 10.0
+"""Largest distance between two places of a road."""
 _SQUARE_M = 500.0
-_LEAST_JUNCTIONS = 10
-_LEAST_COVER = 0.5
+"""Side of the squares by which junctions are indexed."""
+_MIN_JUNCTIONS = 10
+_MIN_COVER = 0.5
+"""Networks that cover less of the region, by bounding box, are refused."""
 _DIGEST_WORDS = 4
 _DENSE_M = 10.0
+"""Roads are tested for leaving the region at points this far apart."""
 _ON_ROAD_M = 0.01
+"""Places within this distance of a road lie on it."""
 
 
 class JunctionSquares(NamedTuple):
-    """Junctions by squares of a grid over the region, to find the nearest."""
+    """Index of junctions: squares of a grid over the region."""
 
     offsets: Ints
-    """Junctions of square b are junction[offsets[b]] to junction[offsets[b + 1] - 1]."""
+    """The junctions of square b are junction[offsets[b]] to junction[offsets[b + 1] - 1]."""
     junction: Ints
     columns: int
     rows: int
     dx: float
     dy: float
-    """Sides of a square."""
+    """Sides of a square in metres."""
     x_min: float
     y_min: float
 
 
 class RoadNet(NamedTuple):
-    """Roads to drive on, and where samples may lie on them."""
+    """The network that trips use, and the places of samples on it."""
 
     graph: RoadGraph
     squares: JunctionSquares
     steps: Ints
-    """Into so many parts a road is cut; its places lie between them."""
+    """[road]: number of equal parts; the places of the road lie between them."""
     first: Ints
-    """Number of a road's first place; junctions have the numbers before all of them."""
+    """[road]: number of its first place, counted after all junctions."""
     piece_of: Ints
-    """Straight pieces of road r are piece_of[r] to piece_of[r + 1] - 1."""
+    """The straight pieces of road r are piece_of[r] to piece_of[r + 1] - 1."""
     piece: NDArray[np.float64]
+    """As in `Network`."""
     network: Network
-    """All roads of the table."""
+    """All roads of the table, also those that trips do not use."""
 
     def digest(self) -> Ints:
-        """Tells networks apart: what was sampled on one cannot be replayed on another."""
-        told = hashlib.blake2b(digest_size=8 * _DIGEST_WORDS)
+        """Hash of the network. Trips can be replayed only on the network that they were sampled on."""
+        whole = hashlib.blake2b(digest_size=8 * _DIGEST_WORDS)
         graph = self.graph
         for ends in (graph.arc_from, graph.arc_to):
-            told.update(ends.astype(np.int64).tobytes())
+            whole.update(ends.astype(np.int64).tobytes())
         for column in (graph.length[graph.arc_road], self.piece):
-            told.update(np.ascontiguousarray(column).tobytes())
-        words: Ints = np.frombuffer(told.digest(), "<i8").astype(np.int64)
+            whole.update(np.ascontiguousarray(column).tobytes())
+        words: Ints = np.frombuffer(whole.digest(), "<i8").astype(np.int64)
         return words
 
     def places(self, number: Ints) -> Locations:
-        """Where places lie, by their numbers."""
+        """Coordinates of places, given their numbers."""
         junctions = len(self.graph.x)
         x, y = np.empty(len(number)), np.empty(len(number))
         at = number < junctions
@@ -107,7 +110,7 @@ class RoadNet(NamedTuple):
         share = (inner - self.first[road] + 1) / self.steps[road]
         last = self.piece_of[road + 1] - 1
         aim = share * (self.piece[last, 4] + self.piece[last, 5])
-        # pieces begin so many metres along their road: one column that rises over all roads
+        # metres along the road, plus a multiple of the road: ascending over all pieces
         longest = float((self.piece[:, 4] + self.piece[:, 5]).max(initial=0.0)) + 1.0
         owner = np.repeat(np.arange(len(self.steps)), np.diff(self.piece_of))
         found = np.searchsorted(owner * longest + self.piece[:, 4], road * longest + aim) - 1
@@ -120,16 +123,17 @@ class RoadNet(NamedTuple):
         return Locations(x, y)
 
     def off_road(self, places: Locations) -> int:
-        """How many of these places are further from all roads of the table than rounding explains."""
+        """Number of places that do not lie on any road of the table, up to rounding."""
         near = find_candidates(self.network, places)
         return int(((near.road[:, 0] < 0) | (near.away[:, 0] > _ON_ROAD_M)).sum())
 
 
 def road_net(roads: Network, region: Region, every_us: int) -> RoadNet:
-    """The part of the roads inside the region in which every junction reaches every other."""
+    """The largest strongly connected part of the roads inside the region; raises BadInput if it is
+    small."""
     graph = roads.graph
     inside = region.holds(graph.x, graph.y)
-    usable = _held(roads, region)
+    usable = _inside_all_along(roads, region)
     usable &= inside[graph.source] & inside[graph.target] & (graph.source != graph.target)
     joined = largest_part(
         graph.source[usable], graph.target[usable], graph.oneway[usable], len(graph.x)
@@ -156,20 +160,20 @@ def road_net(roads: Network, region: Region, every_us: int) -> RoadNet:
     )  # fmt: skip
 
 
-def _held(roads: Network, region: Region) -> Flags:
-    """Roads that lie in the region all along: between two corners of theirs it may be left."""
-    held = np.ones(len(roads), np.bool_)
+def _inside_all_along(roads: Network, region: Region) -> Flags:
+    """Roads that lie in the region along their whole length, and not only at their corners."""
+    inside = np.ones(len(roads), np.bool_)
     parts = np.maximum(np.ceil(roads.piece[:, 5] / _DENSE_M), 1).astype(np.int64) + 1
     owner = np.repeat(np.arange(len(parts)), parts)
     share = (within(offsets_from(parts)) / (parts[owner] - 1))[:, None]
     points = roads.piece[owner, :2] * (1 - share) + roads.piece[owner, 2:4] * share
     out = ~region.holds(points[:, 0], points[:, 1])
-    held[roads.piece_road[owner[out]]] = False
-    return held
+    inside[roads.piece_road[owner[out]]] = False
+    return inside
 
 
 def step_m(every_us: int) -> float:
-    """Places of a road are about so far apart: moving to the nearest must not make a sample fast."""
+    """Distance between the places of a road, so small that rounding to them hardly changes speeds."""
     return min(STEP_M, every_us / 1e6)
 
 
@@ -178,8 +182,8 @@ def _steps(length: Metres, every_us: int) -> Ints:
 
 
 def _require_cover(graph: RoadGraph, joined: Flags, region: Region) -> None:
-    """Trips of all the region would crowd where its only roads are."""
-    if int(joined.sum()) < _LEAST_JUNCTIONS:
+    """Refuse a network that covers too little of the region: all trips would crowd there."""
+    if int(joined.sum()) < _MIN_JUNCTIONS:
         raise BadInput(
             "[[roads]]: the roads do not connect inside the region",
             remedy="give a road table that covers the region, with the junctions of its roads in "
@@ -187,7 +191,7 @@ def _require_cover(graph: RoadGraph, joined: Flags, region: Region) -> None:
         )
     x, y = graph.x[joined], graph.y[joined]
     cover = float(np.ptp(x) * np.ptp(y)) / (region.width * region.height)
-    if cover < _LEAST_COVER:
+    if cover < _MIN_COVER:
         raise BadInput(
             f"[[roads]]: the roads that connect cover {cover:.0%} of the region",
             remedy="give roads of all of it, or say a [[region]] that the roads cover",
@@ -207,22 +211,26 @@ def _squares(x: Metres, y: Metres, region: Region) -> JunctionSquares:
     )  # fmt: skip
 
 
-# --- Trips along public roads: walks become routes, and routes become samples with times ---
+# --- From walks to routes, and from routes to samples ---
 
 
 _DETOUR = 1.3
-"""Routes are about so much longer than the straight lines they replace: where searching begins."""
+"""Usual length of a route in straight lines: the first guess."""
 _MOST_ARCS = 30_000
-"""Of one trip's route, at most; what would follow is left out."""
-_DEAREST = 0.2
-_TURNING_ROUND_M = 1000.0
+"""Longer routes are cut off."""
+_SURCHARGE = 0.2
+"""Largest random surcharge on the length of a road."""
+_U_TURN_M = 1000.0
+"""Cost of a U-turn in metres."""
 _TRIES = 7
-_NEAR_ENOUGH = 0.05
+"""Attempts to find a route of the wanted length."""
+_LENGTH_TOLERANCE = 0.05
+"""Relative deviation from the wanted length with which a route is accepted at once."""
 
 
 @njit(nogil=True, cache=True)
 def _nearest(px, py, graph, squares):  # type: ignore[no-untyped-def]
-    """The nearest junction: squares in rings around the point, until none can be nearer."""
+    """The nearest junction. Searches rings of squares around the point until no junction can be nearer."""
     columns, rows, dx, dy = squares.columns, squares.rows, squares.dx, squares.dy
     cx = min(max(int((px - squares.x_min) / dx), 0), columns - 1)
     cy = min(max(int((py - squares.y_min) / dy), 0), rows - 1)
@@ -247,7 +255,8 @@ def _nearest(px, py, graph, squares):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _route(start, goal, came_by, prices, graph, scratch, out, n):  # type: ignore[no-untyped-def]
-    """Append the arcs of the cheapest way to out[n:]; the new n. `came_by`: the arc before, -1: none."""
+    """Append the arcs of the cheapest route to out[n:]; returns the new n. came_by: the arc before, or
+    -1."""
     goals = np.empty(1, np.int64)
     goals[0] = goal
     search(start, came_by, goals, 1, np.inf, prices, graph, scratch)
@@ -266,7 +275,7 @@ def _route(start, goal, came_by, prices, graph, scratch, out, n):  # type: ignor
 
 @njit(nogil=True, cache=True)
 def _along_roads(x, y, n, prices, graph, squares, scratch, out):  # type: ignore[no-untyped-def]
-    """The line through n points as arcs of a route: how many (at least one), and their metres."""
+    """The route through the junctions nearest to n points: number of arcs (at least one), and metres."""
     last = _nearest(x[0], y[0], graph, squares)
     m = 0
     for i in range(1, n):
@@ -277,7 +286,7 @@ def _along_roads(x, y, n, prices, graph, squares, scratch, out):  # type: ignore
         if longer == m:
             break
         m, last = longer, to
-    if m == 0:  # all at one junction: along one road of it
+    if m == 0:  # all points are at one junction: take one of its roads
         out[0] = graph.arc_offsets[last]
         m = 1
     total = 0.0
@@ -287,8 +296,8 @@ def _along_roads(x, y, n, prices, graph, squares, scratch, out):  # type: ignore
 
 
 @njit(nogil=True, cache=True)
-def thinned(x, y, points, stride):  # type: ignore[no-untyped-def]
-    """One in `stride` points, and the last, moved to the front; how many."""
+def thin_points(x, y, points, stride):  # type: ignore[no-untyped-def]
+    """Keep every `stride`-th point and the last one, at the front of x and y; returns their number."""
     if stride == 1:
         return points
     kept = 0
@@ -304,11 +313,11 @@ def _drive(  # type: ignore[no-untyped-def]
     first, last, offsets, path, number, bends, purpose, running, of_cell, grid, box, cell_m, graph,
     squares,
 ):  # fmt: skip
-    """Arcs of the trips in a range: how many of each, and which.
+    """Routes of the trips in a range: the number of arcs of each, and the arcs.
 
-    How much longer than its line a route is shows when it is there: the line is drawn again from the
-    same dice, shorter or longer or through fewer points, until the route is about as long as it is
-    to be.
+    How much longer a route is than its line is known only afterwards. The line is therefore drawn again
+    from the same random numbers, shorter, longer or through fewer points, until the route has about the
+    wanted length.
     """
     counts = np.zeros(last - first, np.int64)
     arcs, k = np.empty(max(1024, (last - first) * 64), np.int32), 0
@@ -325,19 +334,19 @@ def _drive(  # type: ignore[no-untyped-def]
         count, least, before, stride = 0, np.inf, np.inf, 1
         for _ in range(_TRIES if wanted > 0 else 1):
             state = stream(purpose, number + t)
-            prices = Prices(_DEAREST, splitmix64(state[0]), _TURNING_ROUND_M)
-            line(state, way, aim, running, of_cell, grid, box, raw_x, raw_y, after, home)
-            points = in_order(raw_x, raw_y, after, x, y)
-            points = thinned(x, y, points, stride)
+            prices = Prices(_SURCHARGE, splitmix64(state[0]), _U_TURN_M)
+            draw_line(state, way, aim, running, of_cell, grid, box, raw_x, raw_y, after, home)
+            points = unlink_points(raw_x, raw_y, after, x, y)
+            points = thin_points(x, y, points, stride)
             size, total = _along_roads(x, y, points, prices, graph, squares, scratch, out)
             off = abs(total / wanted - 1.0) if wanted > 0 else 0.0
             if off < least:
                 count, least = size, off
                 best[:size] = out[:size]
-            if off < _NEAR_ENOUGH:
+            if off < _LENGTH_TOLERANCE:
                 break
             if total > wanted and total > 0.9 * before:
-                stride += 1  # the line is as short as its points allow: pass fewer of them
+                stride += 1  # the line cannot get shorter with these points: use fewer of them
             before = total
             aim *= min(max(wanted / total, 0.5), 2.0)
         if k + count > len(arcs):
@@ -353,9 +362,9 @@ def _drive(  # type: ignore[no-untyped-def]
 def _emit_on_roads(  # type: ignore[no-untyped-def]
     first, last, offsets, arcs, number, purpose, laws, period, every, apart, graph, steps, places
 ):
-    """Samples of routes in a range: how many of each, their places, their times.
+    """Samples of the routes in a range: their number for each trip, places and times.
 
-    `apart`: how far apart the places of a road are at most; `places`: number of its first one.
+    apart: largest distance between two places of a road. places: [road], number of its first place.
     """
     fastest = FASTEST_M_PER_S - apart / (every / 1e6)
     size = max(1024, (last - first) * 128)
@@ -368,7 +377,7 @@ def _emit_on_roads(  # type: ignore[no-untyped-def]
         total = 0.0
         for i in range(lo, hi):
             total += graph.length[graph.arc_road[arcs[i]]]
-        start, legs, step = timed(state, total, fastest, laws, period, every)
+        start, legs, step = choose_times(state, total, fastest, laws, period, every)
         if k + legs + 1 > len(place):
             place, at = longer(place, k + legs + 1), longer(at, k + legs + 1)
         i, gone = lo, 0.0  # metres before arc i
@@ -396,7 +405,7 @@ def _emit_on_roads(  # type: ignore[no-untyped-def]
     return counts, place[:k], at[:k]
 
 
-def driven(
+def drive(
     model: Model,
     grids: Grids,
     net: RoadNet,
@@ -404,7 +413,7 @@ def driven(
     first: int,
     purpose: np.uint64,
 ) -> tuple[Ints, Ints]:
-    """Offsets and arcs of the routes of walks; the first has number `first`."""
+    """Offsets and arcs of the routes of walks. first: number of the first trip."""
     offsets, path, bends = walks
     parts = map_ranges(
         _drive, offsets, offsets, path, first, bends, purpose, *line_laws(model, grids),
@@ -414,7 +423,7 @@ def driven(
     return offsets_from(counts), arcs
 
 
-def sampled_on_roads(
+def sample_on_roads(
     model: Model,
     grids: Grids,
     period: Period,
@@ -423,15 +432,15 @@ def sampled_on_roads(
     purpose: np.uint64,
     net: RoadNet,
 ) -> tuple[Trajectories, Locations]:
-    """`count` trips with a sample every `every_us`, all of them on roads."""
+    """Sample `count` trips on roads, with a sample every `every_us`."""
     found: Parts = []
     for first, walks in walks_of(model, grids, count, purpose):
-        offsets, arcs = driven(model, grids, net, walks, first, derived(purpose, 2))
+        offsets, arcs = drive(model, grids, net, walks, first, derived(purpose, 2))
         parts = map_ranges(
             _emit_on_roads, offsets, offsets, arcs, first, derived(purpose, 3), laws_of(model),
             (period.begin, period.end, period.offset_us), every_us, 1.5 * step_m(every_us),
             net.graph, net.steps, net.first,
         )  # fmt: skip
         found += [(counts, place.astype(np.int32), at) for counts, place, at in parts]
-    trajectories, used = numbered(found)
+    trajectories, used = number_places(found)
     return trajectories, net.places(used)

@@ -1,15 +1,14 @@
-"""From the model to samples with places and times. Sees the noisy vectors' model and public inputs.
+"""Sampling of trips, with places and times, from a model and public inputs.
 
-Walks go from cell to cell and end in a given zone after a given number of steps. A step from cell i in
-direction k, after heading h, weighs moves[i, k] * turns[k - h]. What a state can still become is summed
-up backwards once for each zone of destination: onward[s, cell, h] is the weight of all ways of s steps
-from there that end in the zone. Forward, each step is drawn in proportion to its weight times what is
-onward from it: so walks have exactly the law of the weights, given their start, length and zone of
-destination.
+A trip is first a walk from cell to cell, with a given number of steps and a given zone of destination. A
+step from cell i in direction k after heading h has the weight moves[i, k] * turns[k - h]. For each zone of
+destination, onward[s, cell, h] is the total weight of all ways of s steps that end in the zone, summed
+backwards. Each step is then drawn in proportion to its weight times the onward weight after it. Walks thus
+have exactly the distribution of the weights, given their start, length and zone of destination.
 
-Walks become lines in metres: a walk's points are drawn in its cells by the density of fine cells. Where
-the line is shorter than the length that was drawn for the trip, it wanders: more points of cells on its
-way. Where it is longer, its points are pulled towards their neighbours, each within its cell.
+A walk then becomes a line in metres. A point is drawn in each of its cells, by the density of fine cells.
+A line that is shorter than the length drawn for the trip gets additional points in the cells of the walk;
+the points of a line that is longer are pulled towards their neighbours, each within its cell.
 """
 
 from __future__ import annotations
@@ -51,11 +50,15 @@ from freqdp_db.model.trajectories import Locations, Trajectories
 
 
 MOST_STEPS = 200
+"""Largest number of steps of a walk."""
 
 
 @njit(nogil=True, cache=True)
 def _onward(longest, moves, turns, ends, ahead):  # type: ignore[no-untyped-def]
-    """Weights of all ways to the zone whose cells weigh `ends`; row 0 is for no step."""
+    """[steps, cell, heading]: total weight of the ways to a zone, whose cells end a way with weight `ends`.
+
+    Each number of steps is scaled to a maximum of 1.
+    """
     cells = len(ahead)
     result = np.zeros((longest + 1, cells, HEADINGS))
     for c in range(cells):
@@ -85,10 +88,10 @@ def _onward(longest, moves, turns, ends, ahead):  # type: ignore[no-untyped-def]
 def _walk(  # type: ignore[no-untyped-def]
     first, last, by_zone, order, start, steps, purpose, moves, turns, ends, zone_of, ahead, more
 ):
-    """Lengths and cells of the trips of zones `first` to `last` - 1, in their order by zone.
+    """Numbers of cells, and the cells, of the walks to zones `first` to `last` - 1, ordered by zone.
 
-    ahead: the cell that each heading leads to. more: a way that cannot be gone in the steps that were
-    drawn takes up to so many more of them.
+    ahead: the cell that each heading leads to. more: a walk that cannot reach its zone in the number of
+    steps drawn gets up to this many more steps.
     """
     begin = by_zone[first]
     lengths = np.empty(by_zone[last] - begin, np.int64)
@@ -162,7 +165,7 @@ def walk(
     ends: Metres,
     purpose: np.uint64,
 ) -> tuple[Ints, Ints]:
-    """Offsets and cells of the walks, one for each start cell, zone of destination and length."""
+    """Offsets and cells of walks with these start cells, zones of destination and numbers of steps."""
     order = np.argsort(zone, kind="stable").astype(np.int64)
     by_zone = offsets_of(zone[order], grids.zones)
     parts = map_ranges(
@@ -177,18 +180,18 @@ def walk(
 
 
 @njit(nogil=True, cache=True)
-def counted(first, last, offsets, path, cells_x, cells):  # type: ignore[no-untyped-def]
-    """Distinct visits of cells, moves and turns of the walks in a range, as the vectors count them."""
+def count_walks(first, last, offsets, path, cells_x, cells):  # type: ignore[no-untyped-def]
+    """Visits of cells, moves and turns of the walks in a range, counted as `vectors` does."""
     visits = np.zeros(cells, np.int64)
     moves = np.zeros(cells * HEADINGS, np.int64)
     turns = np.zeros(HEADINGS, np.int64)
-    seen = np.full(cells, -1, np.int64)
+    last_visit = np.full(cells, -1, np.int64)
     for i in range(first, last):
         heading = -1
         for at in range(offsets[i], offsets[i + 1]):
             c = path[at]
-            if seen[c] != i:
-                seen[c] = i
+            if last_visit[c] != i:
+                last_visit[c] = i
                 visits[c] += 1
             if at + 1 < offsets[i + 1]:
                 dx = path[at + 1] % cells_x - c % cells_x
@@ -201,16 +204,18 @@ def counted(first, last, offsets, path, cells_x, cells):  # type: ignore[no-unty
     return visits, moves, turns
 
 
-# --- Lines in metres: a point for each cell of a walk, and a length to meet ---
+# --- Lines in metres: a point for each cell of a walk, at a given length ---
 
 
 MOST_POINTS = 1500
+"""Largest number of points of a line."""
 _PULLS = 12
+"""Rounds in which the points of a long line are pulled together."""
 
 
 @njit(nogil=True, cache=True)
 def _point(state, cell, running, of_cell, per_cell, fine_x, box, shape):  # type: ignore[no-untyped-def]
-    """A point of a cell: a fine cell by its weight, then anywhere in it."""
+    """A random point of a cell: a fine cell by its weight, then a uniform point in it."""
     at = pick(state, running, cell * per_cell * per_cell, (cell + 1) * per_cell * per_cell)
     fine = of_cell[at]
     x = box[0] + (fine % fine_x + uniform(state)) * box[2] / shape[0]
@@ -230,7 +235,7 @@ def _line_length(x, y, after):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _pull(n, x, y, cells, cells_x, width, height, box):  # type: ignore[no-untyped-def]
-    """Each point half way to the middle of its neighbours, but not out of its cell."""
+    """Move each point half way to the midpoint of its neighbours, within its cell."""
     for i in range(n):
         if i == 0:
             mx, my = x[1], y[1]
@@ -245,8 +250,8 @@ def _pull(n, x, y, cells, cells_x, width, height, box):  # type: ignore[no-untyp
 
 
 @njit(nogil=True, cache=True)
-def in_order(x, y, after, out_x, out_y):  # type: ignore[no-untyped-def]
-    """The linked points one after another; how many."""
+def unlink_points(x, y, after, out_x, out_y):  # type: ignore[no-untyped-def]
+    """Write the points of a linked list in order; returns their number."""
     i, n = 0, 0
     while i >= 0:
         out_x[n], out_y[n] = x[i], y[i]
@@ -256,11 +261,11 @@ def in_order(x, y, after, out_x, out_y):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def line(state, path, metres, running, of_cell, grid, box, x, y, after, home):  # type: ignore[no-untyped-def]
-    """Points of one trip, as a list linked by `after` (-1 ends it); the length of the line.
+def draw_line(state, path, metres, running, of_cell, grid, box, x, y, after, home):  # type: ignore[no-untyped-def]
+    """Draw the points of one trip as a list linked by `after` (-1: last); returns the length of the line.
 
-    Below 0 metres the line stays as it is. `grid`: cells and fine cells along x and y, and fine
-    cells along the side of a cell.
+    metres: the wanted length; below 0 the line is not adjusted. grid: number of cells and of fine cells
+    along x and y, and of fine cells along a cell. home: set to the cell of each point.
     """
     cells_x, cells_y, fine_x, fine_y, per_cell = grid
     shape = (fine_x, fine_y)
@@ -300,7 +305,7 @@ def line(state, path, metres, running, of_cell, grid, box, x, y, after, home):  
         around = math.sqrt((px - x[i]) ** 2 + (py - y[i]) ** 2)
         around += math.sqrt((x[j] - px) ** 2 + (y[j] - py) ** 2)
         if now + around - direct > metres and around > 0:
-            # only as far out as the length allows
+            # the last point moves inward until the length fits
             share = (metres - now) / (around - direct + 1e-9)
             mx, my = (x[i] + x[j]) / 2, (y[i] + y[j]) / 2
             x[n], y[n] = mx + (px - mx) * share, my + (py - my) * share
@@ -316,36 +321,40 @@ def line(state, path, metres, running, of_cell, grid, box, x, y, after, home):  
     return now
 
 
-# --- Weights of moves under which walks visit what was measured: simulate, compare, correct ---
+# --- Weights of moves with which walks have the measured visits: simulate, compare, correct ---
 
 
 ROUNDS = 12
 SIMULATED = 20_000
+"""Walks that are simulated in each round."""
 FIRST_POWER = 0.2
+"""Exponent of the correction factors in the first round."""
 
 
 @dataclass(frozen=True)
 class TripPlans:
-    """What is drawn of each trip before its way: start cell, zone of destination, steps."""
+    """What is drawn for each trip before its walk."""
 
     start: Ints
+    """First cell."""
     zone: Ints
+    """Zone of destination."""
     steps: Ints
     bend: Metres
-    """How long it is for its steps; below 0: as its points fall."""
+    """Length in relation to the number of steps (see BEND_EDGES); below 0: not prescribed."""
 
 
-def _chosen(running: Metres, uniforms: Metres) -> Ints:
-    """Positions by the running sums of weights."""
+def _choose(running: Metres, uniforms: Metres) -> Ints:
+    """Random positions, given the running sums of their weights and uniform numbers."""
     found = np.searchsorted(running, uniforms * running[-1], side="right")
     chosen: Ints = np.minimum(found, len(running) - 1).astype(np.int64)
     return chosen
 
 
-def _chosen_in(table: Metres, group: Ints, uniforms: Metres) -> Ints:
-    """A column for each row number in `group`, by that row's weights."""
+def _choose_columns(table: Metres, group: Ints, uniforms: Metres) -> Ints:
+    """For each row number in `group`, a random column by the weights of that row."""
     running = np.cumsum(table, axis=1)
-    running /= np.maximum(running[:, -1:], 1e-300)  # a row of nothing is never chosen from
+    running /= np.maximum(running[:, -1:], 1e-300)  # no row of zeros is chosen from
     rows = len(table)
     flat = (running + np.arange(rows)[:, None]).ravel()
     at = np.searchsorted(flat, group + uniforms, side="right")
@@ -353,17 +362,17 @@ def _chosen_in(table: Metres, group: Ints, uniforms: Metres) -> Ints:
     return columns
 
 
-def planned(model: Model, grids: Grids, first: int, count: int, purpose: np.uint64) -> TripPlans:
-    """Trips `first` to `first + count` - 1, each from its own random numbers."""
+def plan_trips(model: Model, grids: Grids, first: int, count: int, purpose: np.uint64) -> TripPlans:
+    """Plans of trips `first` to `first + count` - 1, each from its own stream of random numbers."""
     dice = uniform_block(purpose, first, count, 6)
-    pair = _chosen(np.cumsum(model.flows), dice[:, 0])
+    pair = _choose(np.cumsum(model.flows), dice[:, 0])
     origin, zone = np.divmod(pair, grids.zones)
     start = _start_cells(model, grids, origin, dice[:, 1])
     far = REACH_OF_DISTANCE[grids.zone_distance_class()[pair]]
-    shape = _chosen_in(model.lengths.reshape(REACHES, -1), far, dice[:, 2])
+    shape = _choose_columns(model.lengths.reshape(REACHES, -1), far, dice[:, 2])
     step_class, bend = np.divmod(shape, BENDS)
     low, high = STEP_EDGES[step_class], STEP_EDGES[step_class + 1]
-    # shorter ones of a class are likelier: the mean of one uniform and the smaller of two
+    # low numbers of a class are more likely: an even mixture of a uniform number and its square
     part = np.where(dice[:, 4] < 0.5, dice[:, 3], dice[:, 3] * dice[:, 3])
     steps = low + (part * (high - low)).astype(np.int64)
     factor = BEND_EDGES[bend] + dice[:, 5] * (BEND_EDGES[bend + 1] - BEND_EDGES[bend])
@@ -374,16 +383,16 @@ def _start_cells(model: Model, grids: Grids, origin: Ints, uniforms: Metres) -> 
     zone_of = grids.zone_of_cell()
     order = np.argsort(zone_of, kind="stable")
     table = model.starts[order].reshape(grids.zones, -1)
-    column = _chosen_in(table, origin, uniforms)
+    column = _choose_columns(table, origin, uniforms)
     cells: Ints = order[origin * table.shape[1] + column].astype(np.int64)
     return cells
 
 
-def fitted(model: Model, grids: Grids, purpose: np.uint64, rounds: int = ROUNDS) -> Model:
-    """Correct the weights of moves and turns, round by round, as long as that helps.
+def fit_walks(model: Model, grids: Grids, purpose: np.uint64, rounds: int = ROUNDS) -> Model:
+    """Adjust the weights of moves and turns until simulated walks have the estimated visits and moves.
 
-    A correction acts on every step of a walk, so its full size would overshoot; one that makes things
-    worse is taken back, and the next is half as large.
+    A correction affects every step of a walk, so it is applied with an exponent below 1. A correction that
+    increases the error is discarded, and the exponent is halved.
     """
     to = neighbours(grids)
     inside = to >= 0
@@ -394,7 +403,8 @@ def fitted(model: Model, grids: Grids, purpose: np.uint64, rounds: int = ROUNDS)
     power, least, factors = FIRST_POWER, np.inf, None
     for number in range(rounds):
         simulated = _simulated(tried, grids, derived(purpose, number))
-        error = _apart(model.visits, simulated[0]) + _apart(model.moves, simulated[1])
+        error = _share_distance(model.visits, simulated[0])
+        error += _share_distance(model.moves, simulated[1])
         if error < least or factors is None:
             best, least = tried, error
             factors = [_factor(t, s) for t, s in zip(targets, simulated, strict=True)]
@@ -410,24 +420,24 @@ def fitted(model: Model, grids: Grids, purpose: np.uint64, rounds: int = ROUNDS)
 
 
 def _simulated(model: Model, grids: Grids, purpose: np.uint64) -> tuple[Metres, Metres, Metres]:
-    """Visits, moves and turns of some walks of this model."""
-    plans = planned(model, grids, 0, SIMULATED, derived(purpose, 0))
+    """Visits, moves and turns of SIMULATED walks of this model."""
+    plans = plan_trips(model, grids, 0, SIMULATED, derived(purpose, 0))
     offsets, path = walk(
         grids, plans.start, plans.zone, plans.steps, model.moves, model.turns, model.ends,
         derived(purpose, 1),
     )  # fmt: skip
-    parts = map_ranges(counted, offsets, offsets, path, grids.cells_x, grids.cells)
+    parts = map_ranges(count_walks, offsets, offsets, path, grids.cells_x, grids.cells)
     visits, moves, turns = merged(parts, add, add, add)
     return visits, moves.reshape(-1, HEADINGS), turns
 
 
-def _apart(target: Metres, simulated: Metres) -> float:
-    """Half the L1 distance of the shares."""
+def _share_distance(target: Metres, simulated: Metres) -> float:
+    """Half the L1 distance between both, as shares."""
     return float(np.abs(target / target.sum() - simulated / simulated.sum()).sum()) / 2
 
 
 def _factor(target: Metres, simulated: Metres) -> Metres:
-    """How much more is wanted than was simulated; both as shares, small counts left alone."""
+    """Correction factor of each count: target over simulated, both as shares; near 1 for small counts."""
     share = target * (simulated.sum() / target.sum())
     floor = 5.0
     factor: Metres = np.clip((share + floor) / (simulated + floor), 0.4, 2.5)
@@ -440,16 +450,19 @@ def _factor(target: Metres, simulated: Metres) -> Metres:
 FASTEST_M_PER_S = 110 / 3.6
 SLOWEST_M_PER_S = 0.5
 LEAST_M = 1000.0
+"""Shortest length of a trip."""
 LATTICE_M = 50.0
-"""Samples lie on the centres of a public lattice, so that they share places."""
+"""Spacing of the public lattice whose points are the places of samples."""
 _DAY_US = 24 * 60 * MINUTE_US
 _BATCH = 50_000
+"""Trips that are sampled at a time."""
 MOST_PLACES = 2**30
+"""Largest number of lattice points; in larger regions their spacing grows."""
 
 
 @dataclass(frozen=True)
 class SquareCentres:
-    """Centres of small squares over the region."""
+    """The lattice: centres of small squares that cover the box of the region."""
 
     columns: int
     rows: int
@@ -458,14 +471,14 @@ class SquareCentres:
     dx: float
     dy: float
     runs: Runs | None
-    """Which of them lie in the region; None: all."""
+    """The points that lie in the region; None: all."""
     anchor: Ints
-    """For each cell of a grid, one that does; empty: not needed."""
+    """For each cell of the grid a point in the region; empty if all points are in the region."""
 
 
 @lru_cache(maxsize=2)
 def lattice(grids: Grids, every_us: int) -> SquareCentres:
-    """Fine enough that moving to the nearest centre adds little to a speed."""
+    """The lattice for an interval between samples: so fine that rounding hardly changes speeds."""
     region = grids.region
     side = min(LATTICE_M, every_us / 1e6)
     side = max(side, math.sqrt(region.width * region.height / MOST_PLACES))
@@ -485,9 +498,9 @@ def lattice(grids: Grids, every_us: int) -> SquareCentres:
     return SquareCentres(*shape, runs, _anchors(grids, columns, rows, runs))
 
 
-def parts_of_runs(runs: Runs, columns: int, parts: int) -> tuple[Ints, Ints]:
-    """First column and length of the part of each run in each of so many equal parts of the columns."""
-    # column c belongs to the part that its middle lies in
+def intersect_runs(runs: Runs, columns: int, parts: int) -> tuple[Ints, Ints]:
+    """[run, part]: first column and length of the intersection of runs with equal parts of the columns."""
+    # a column belongs to the part that contains its middle
     edge = np.ceil(np.arange(parts + 1) * (columns / parts) - 0.5).astype(np.int64)
     edge[0], edge[-1] = 0, columns
     first = np.maximum(runs.first[:, None], edge[None, :-1])
@@ -495,17 +508,17 @@ def parts_of_runs(runs: Runs, columns: int, parts: int) -> tuple[Ints, Ints]:
     return first, np.maximum(last - first, 0)
 
 
-def part_of_rows(runs: Runs, rows: int, parts: int) -> Ints:
-    """In which of so many equal parts of the rows each run lies."""
+def rows_to_parts(runs: Runs, rows: int, parts: int) -> Ints:
+    """The part that each run lies in, if the rows are divided into equal parts."""
     part: Ints = ((runs.row + 0.5) / rows * parts).astype(np.int64)
     return part
 
 
 def _anchors(grids: Grids, columns: int, rows: int, runs: Runs) -> Ints:
-    """For each cell a place in the region: one of its own, else of the nearest cell that has one."""
-    first, length = parts_of_runs(runs, columns, grids.cells_x)
+    """For each cell a lattice point in the region: in the cell, or in the nearest cell that has one."""
+    first, length = intersect_runs(runs, columns, grids.cells_x)
     run, x = np.nonzero(length)
-    own = part_of_rows(runs, rows, grids.cells_y)[run] * grids.cells_x + x
+    own = rows_to_parts(runs, rows, grids.cells_y)[run] * grids.cells_x + x
     cells, one = np.unique(own, return_index=True)
     middle = np.column_stack(grids.cell_centres())
     _, near = cKDTree(middle[cells]).query(middle)
@@ -514,11 +527,11 @@ def _anchors(grids: Grids, columns: int, rows: int, runs: Runs) -> Ints:
     return anchors
 
 
-def kept_inside(model: Model, grids: Grids, every_us: int) -> Model:
-    """Nothing where the region is not; less in fine cells that lie in it only in part."""
+def restrict_to_region(model: Model, grids: Grids, every_us: int) -> Model:
+    """The model with weight 0 outside the region, and less in fine cells that are partly outside."""
     if grids.region.outline is None:
         return model
-    share = _open_share(grids, lattice(grids, every_us))
+    share = _share_in_region(grids, lattice(grids, every_us))
     cell_of, zone_of = grids.cell_of_fine(), grids.zone_of_cell()
     opened = np.bincount(cell_of, share, minlength=grids.cells) > 0
     zones = np.bincount(zone_of, opened, minlength=grids.zones) > 0
@@ -538,26 +551,27 @@ def kept_inside(model: Model, grids: Grids, every_us: int) -> Model:
     )
 
 
-def _open_share(grids: Grids, net: SquareCentres) -> Metres:
-    """The part of each fine cell's places that lie in the region."""
+def _share_in_region(grids: Grids, net: SquareCentres) -> Metres:
+    """Share of the lattice points of each fine cell that lie in the region."""
     assert net.runs is not None
     whole = Runs(
         np.arange(net.rows + 1), np.zeros(net.rows, np.int64), np.full(net.rows, net.columns)
     )
 
-    def counted(runs: Runs) -> Metres:
-        _, length = parts_of_runs(runs, net.columns, grids.fine_x)
-        row = part_of_rows(runs, net.rows, grids.fine_y)
+    def count_points(runs: Runs) -> Metres:
+        _, length = intersect_runs(runs, net.columns, grids.fine_x)
+        row = rows_to_parts(runs, net.rows, grids.fine_y)
         table = np.zeros((grids.fine_y, grids.fine_x))
         np.add.at(table, row, length)
         return table.ravel()
 
-    share: Metres = counted(net.runs) / np.maximum(counted(whole), 1.0)
+    share: Metres = count_points(net.runs) / np.maximum(count_points(whole), 1.0)
     return share
 
 
 @njit(nogil=True, cache=True)
 def _in_runs(runs, row, column):  # type: ignore[no-untyped-def]
+    """Whether a lattice point lies in the region."""
     offsets, first, last = runs
     inside = False
     for i in range(offsets[row], offsets[row + 1]):
@@ -566,11 +580,10 @@ def _in_runs(runs, row, column):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def timed(state, total, fastest, laws, period, every):  # type: ignore[no-untyped-def]
-    """When a trip of so many metres begins, how many legs it has, and metres per leg.
+def choose_times(state, total, fastest, laws, period, every):  # type: ignore[no-untyped-def]
+    """Begin, number of segments and metres per segment of a trip of `total` metres.
 
-    `laws`: running weights of hours and days, the speeds by part of the day, running weights of paces by
-    class of length, and the longest duration. A trip that could not be gone in that time ends before.
+    laws: the result of `laws_of`. A trip that cannot be finished within the longest duration is cut off.
     """
     hours, days, speeds, paces, longest = laws
     begin, end, offset = period
@@ -594,7 +607,7 @@ def timed(state, total, fastest, laws, period, every):  # type: ignore[no-untype
 
 @njit(nogil=True, cache=True)
 def wanted_metres(bend, cells, cell_m):  # type: ignore[no-untyped-def]
-    """How long a trip through so many cells is to be; below 0: as its points fall."""
+    """Wanted length of a trip through this many cells; below 0: not prescribed."""
     return max(bend * cell_m * (cells - 0.3), LEAST_M) if bend >= 0 else -1.0
 
 
@@ -603,9 +616,9 @@ def _emit(  # type: ignore[no-untyped-def]
     first, last, offsets, path, number, bends, purpose, laws, running, of_cell, grid, box, period,
     every, net, runs, anchor, cell_m,
 ):  # fmt: skip
-    """Samples of the trips in a range: how many of each, their places on the lattice, their times.
+    """Samples of the trips in a range: their number for each trip, lattice points, and times.
 
-    `runs`, `anchor`: as the lattice has them; without anchors, every place lies in the region.
+    runs, anchor: those of the lattice; without anchors every point lies in the region.
     """
     columns, rows, dx, dy = net
     fastest = FASTEST_M_PER_S - 1.4143 * max(dx, dy) / (every / 1e6)
@@ -621,9 +634,11 @@ def _emit(  # type: ignore[no-untyped-def]
         state = stream(purpose, number + t)
         way = path[offsets[t] : offsets[t + 1]]
         wanted = wanted_metres(bends[t], len(way), cell_m)
-        total = line(state, way, wanted, running, of_cell, grid, box, raw_x, raw_y, after, home)
-        points = in_order(raw_x, raw_y, after, x, y)
-        start, legs, step = timed(state, total, fastest, laws, period, every)
+        total = draw_line(
+            state, way, wanted, running, of_cell, grid, box, raw_x, raw_y, after, home
+        )
+        points = unlink_points(raw_x, raw_y, after, x, y)
+        start, legs, step = choose_times(state, total, fastest, laws, period, every)
         if k + legs + 2 > len(place):
             place, at = longer(place, k + legs + 2), longer(at, k + legs + 2)
         i, gone, begun = 0, 0.0, k  # metres before point i
@@ -644,11 +659,11 @@ def _emit(  # type: ignore[no-untyped-def]
             row = min(max(int((py - box[1]) / dy), 0), rows - 1)
             if len(anchor) and not _in_runs(runs, row, column):
                 if k > begun:
-                    break  # a trip ends where it would leave the region
+                    break  # a trip ends where it leaves the region
                 continue
             place[k], at[k] = row * columns + column, start + leg * every
             k += 1
-        if k == begun:  # never inside: at the place nearest to where it begins
+        if k == begun:  # never inside: one sample at the anchor of its first cell
             place[k], at[k] = anchor[way[0]], start
             k += 1
         if k == begun + 1:
@@ -661,11 +676,12 @@ def _emit(  # type: ignore[no-untyped-def]
 
 
 Parts = list[tuple[Ints, Ids, Ints]]
-"""Of each range: samples of each trip, their places on the lattice, their times."""
+"""For each range: the number of samples of each trip, their places and their times."""
 
 
 def laws_of(model: Model) -> tuple[Metres, Metres, Metres, Metres, float]:
-    """By what trips are timed: running weights of hours, days and paces, speeds, the longest duration."""
+    """What `choose_times` reads: running weights of hours and of days, speeds by part of the day, running
+    weights of paces by class of length, longest duration in minutes."""
     return (
         np.cumsum(model.hours), np.cumsum(model.days), model.speeds, np.cumsum(model.paces),
         float(model.longest[0]),
@@ -673,7 +689,7 @@ def laws_of(model: Model) -> tuple[Metres, Metres, Metres, Metres, float]:
 
 
 def line_laws(model: Model, grids: Grids) -> tuple[Any, ...]:
-    """By what points are drawn: running weights of fine cells, their order, the grid, the box."""
+    """What `draw_line` reads: running weights of fine cells, their order by cell, the grid, the box."""
     of_cell = np.argsort(grids.cell_of_fine(), kind="stable").astype(np.int64)
     region = grids.region
     return (
@@ -683,7 +699,7 @@ def line_laws(model: Model, grids: Grids) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def emitted(
+def emit_samples(
     model: Model,
     grids: Grids,
     period: Period,
@@ -692,7 +708,7 @@ def emitted(
     first: int,
     purpose: np.uint64,
 ) -> Parts:
-    """Samples of walks, given as offsets, cells and bends; the first has number `first`."""
+    """Samples of walks, which are given as offsets, cells and bends. first: number of the first trip."""
     net = lattice(grids, every_us)
     offsets, path, bends = walks
     parts = map_ranges(
@@ -707,10 +723,10 @@ def emitted(
 def walks_of(
     model: Model, grids: Grids, count: int, purpose: np.uint64
 ) -> Iterator[tuple[int, tuple[Ints, Ints, Metres]]]:
-    """So many walks, a batch at a time: the number of its first, and offsets, cells and bends."""
+    """Draw walks in batches: the number of the first one, and offsets, cells and bends of all."""
     for first in range(0, count, _BATCH):
         size = min(_BATCH, count - first)
-        plans = planned(model, grids, first, size, derived(purpose, 0))
+        plans = plan_trips(model, grids, first, size, derived(purpose, 0))
         offsets, path = walk(
             grids, plans.start, plans.zone, plans.steps, model.moves, model.turns, model.ends,
             derived(derived(purpose, 1), first),
@@ -718,27 +734,27 @@ def walks_of(
         yield first, (offsets, path, plans.bend if model.bent else np.full(size, -1.0))
 
 
-def sampled(
+def sample(
     model: Model, grids: Grids, period: Period, count: int, every_us: int, purpose: np.uint64
 ) -> tuple[Trajectories, Locations]:
-    """`count` trips with a sample every `every_us`; the places are those of the lattice that occur."""
+    """Sample `count` trips with a sample every `every_us`. Places are the lattice points that occur."""
     parts: Parts = []
     for first, walks in walks_of(model, grids, count, purpose):
-        parts += emitted(model, grids, period, every_us, walks, first, derived(purpose, 2))
+        parts += emit_samples(model, grids, period, every_us, walks, first, derived(purpose, 2))
     return on_lattice(parts, lattice(grids, every_us))
 
 
 def on_lattice(parts: Parts, net: SquareCentres) -> tuple[Trajectories, Locations]:
-    """All parts in one, with the places that occur."""
-    trajectories, used = numbered(parts)
+    """Join parts; places are the lattice points that occur."""
+    trajectories, used = number_places(parts)
     row, column = np.divmod(used, net.columns)
     x: Metres = net.x_min + (column + 0.5) * net.dx
     y: Metres = net.y_min + (row + 0.5) * net.dy
     return trajectories, Locations(x, y)
 
 
-def numbered(parts: Parts) -> tuple[Trajectories, Ints]:
-    """All parts in one, and which places occur: those are numbered anew."""
+def number_places(parts: Parts) -> tuple[Trajectories, Ints]:
+    """Join parts and renumber the places that occur; returns their original numbers, too."""
     offsets = offsets_from(np.concatenate([*(part[0] for part in parts), np.zeros(0, np.int64)]))
     place = np.concatenate([*(part[1] for part in parts), np.zeros(0, np.int32)])
     at = np.concatenate([*(part[2] for part in parts), np.zeros(0, np.int64)])

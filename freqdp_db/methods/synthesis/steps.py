@@ -1,4 +1,7 @@
-"""`strict`, and what any synthetic method is: one draw that sees the data, and trips made from it alone."""
+"""The step `strict`, the base of all synthetic steps, and the guarantee for one object with all its data.
+
+The draw of a synthetic step reads the data; the trips are made from the draw alone.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from collections.abc import Mapping
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -26,13 +29,15 @@ from freqdp_db.methods.contract import (
 )
 from freqdp_db.methods.kinds import US_PER_S, Box, box_of, plain
 from freqdp_db.methods.synthesis.public import (
-    LARGEST_DELTA,
     MOST_ROWS,
     USUAL_TRIP_US,
     StrictOptions,
     SyntheticOptions,
+    delta_warnings,
+    require_small_delta,
 )
 from freqdp_db.model.trajectories import Locations, Trajectories
+from freqdp_db.privacy.accounting import PrivacyBudget
 from freqdp_db.privacy.guarantee import Declare, Guarantee, ProtectedUnit
 from freqdp_db.privacy.noise import RandomSource
 
@@ -40,16 +45,17 @@ if TYPE_CHECKING:
     from freqdp_db.methods.synthesis.roads import RoadNet
 
 _FEW_OBJECTS = 50
-_SMALL = 100
-"""delta is to be at most a hundredth of one over the number of objects."""
-_NOTHING_LEFT = 1000
-"""Thousandths: as large as the number itself."""
+"""Below this noisy number of objects the curator is warned that the trips are mostly noise."""
+_MAX_ERROR_PER_MILLE = 1000
+"""An error of this many thousandths is as large as the number itself."""
 _DEGREE_M = 111_320.0
-_WIDEST_STEP_M_PER_S = 8.0
+"""Metres in a degree of latitude."""
+_MAX_ROUNDING_M_PER_S = 8.0
+"""Speed that rounding to the lattice of places may add to a segment."""
 
 
 class SyntheticStep(Step[Any, Any, Any]):
-    """A step whose result is a function of its draw and of public facts."""
+    """A step whose result is a function of its draw and of public inputs."""
 
     words = "trips that are made up from noisy counts"
     checked: ClassVar[dict[str, str]] = {
@@ -57,14 +63,14 @@ class SyntheticStep(Step[Any, Any, Any]):
         "samples": "samples in the rhythm that was asked for",
         "segments": "segments below 110 km/h",
     }
-    # 0.4.0 measures trips by one vector more, and samples them in another way
+    # 0.4.0 added a measurement and changed the sampling
     not_replayable = frozenset({"0.3.0"})
 
     @abstractmethod
     def released(
         self, world: StepContext, drawn: Any, logged: Any, options: Any
     ) -> tuple[Any, Any]:
-        """Trips and their places, from the draw alone."""
+        """The trips and their places, from the draw and the log."""
 
     def replay(self, done: StoredStep[Any, Any, Any]) -> WorkingSet:
         return _state_of(*self.released(done.world, done.drawn, done.logged, done.options))
@@ -84,10 +90,10 @@ class SyntheticStep(Step[Any, Any, Any]):
 
     @abstractmethod
     def noisy_objects(self, drawn: Any) -> int:
-        """How many objects have trips, with the noise of the draw."""
+        """Noisy number of objects that have trips."""
 
     def warnings(self, options: Any, counts: Counts) -> list[str]:
-        # by the noisy number: in the exact one a single person would show
+        # the noisy number: the exact one would reveal a single person
         objects = counts.get("noisy_objects")
         if objects is None or objects >= _FEW_OBJECTS:
             return []
@@ -98,13 +104,13 @@ class SyntheticStep(Step[Any, Any, Any]):
 
     def require_possible(self, options: SyntheticOptions, objects: int, samples: int) -> None:
         if options.region is not None:
-            _require_rhythm(box_of(options.region), options.every)
+            _require_interval(box_of(options.region), options.every)
         _require_room(options)
 
     def require_inputs(
         self, options: SyntheticOptions, inputs: Mapping[str, Any], facts: Facts
     ) -> None:
-        """Refuse a region in which no sample could lie, before anything is drawn and paid for."""
+        """Refuse a region in which no sample could lie, before anything is drawn and booked."""
         from freqdp_db.methods.synthesis.plan import Grids
         from freqdp_db.methods.synthesis.sampling import lattice
 
@@ -114,13 +120,13 @@ class SyntheticStep(Step[Any, Any, Any]):
 
 
 def _state_of(trajectories: Trajectories, places: Locations) -> WorkingSet:
-    # numbers from 1: all trips are drawn alike, so their order says nothing
+    # ids from 1: trips are independent draws of one law, so that their order reveals nothing
     key = np.arange(1, len(trajectories) + 1, dtype=np.int64)
     return WorkingSet(trajectories, places, key, owner=np.full(trajectories.samples, -1, np.int32))
 
 
 def _require_room(options: SyntheticOptions) -> None:
-    """A size and a rhythm that are public must not ask for more rows than anybody can use."""
+    """Refuse a size and an interval that would give more than MOST_ROWS rows."""
     rows = (options.size or 0) * (USUAL_TRIP_US // options.every + 1)
     if rows > MOST_ROWS:
         fits = MOST_ROWS // (USUAL_TRIP_US // options.every + 1)
@@ -131,15 +137,18 @@ def _require_room(options: SyntheticOptions) -> None:
         )
 
 
-def _require_rhythm(box: Box, every: int) -> None:
-    """Places of a wide region lie so far apart that short steps would be fast."""
+def _require_interval(box: Box, every: int) -> None:
+    """Refuse an interval that is too short for the lattice of a wide region.
+
+    The places of a wide region are far apart, and rounding to them would make short segments fast.
+    """
     from freqdp_db.methods.synthesis.sampling import MOST_PLACES
 
     middle = math.radians(float(box.south + box.north) / 2)
     wide = float(box.east - box.west) * _DEGREE_M * math.cos(middle)
-    apart = math.sqrt(wide * float(box.north - box.south) * _DEGREE_M / MOST_PLACES)
-    if apart > _WIDEST_STEP_M_PER_S * every / US_PER_S:
-        least = math.ceil(apart / _WIDEST_STEP_M_PER_S)
+    spacing = math.sqrt(wide * float(box.north - box.south) * _DEGREE_M / MOST_PLACES)
+    if spacing > _MAX_ROUNDING_M_PER_S * every / US_PER_S:
+        least = math.ceil(spacing / _MAX_ROUNDING_M_PER_S)
         raise BadInput(
             f"[[every]] {every // US_PER_S}s is too short for a region of this size",
             remedy=f"give [[every]] {least}s or more, or a smaller [[region]]",
@@ -152,11 +161,7 @@ class StrictStep(SyntheticStep):
 
     def require_possible(self, options: Any, objects: int, samples: int) -> None:
         super().require_possible(options, objects, samples)
-        if options.accounting == "zcdp" and options.delta > LARGEST_DELTA:
-            raise BadInput(
-                f"[[delta]] {plain(options.delta)} is more than {plain(LARGEST_DELTA)}",
-                remedy="it is how often the guarantee may fail altogether: give [[delta]] 0.000001",
-            )
+        require_small_delta(options.accounting, options.delta)
 
     @property
     def draws(self) -> type:  # type: ignore[override]
@@ -214,7 +219,7 @@ class StrictStep(SyntheticStep):
         if "trips_error" not in counts:  # recorded by an earlier version
             return ""
         trips = f"the number of trips by {counts['trips_error'] / 10:g} %, "
-        if counts["trips_error"] >= _NOTHING_LEFT:
+        if counts["trips_error"] >= _MAX_ERROR_PER_MILLE:
             trips = "the number of trips by as much as it is, "
         return (
             "With 95 % confidence noise moves "
@@ -227,14 +232,10 @@ class StrictStep(SyntheticStep):
 
     def warnings(self, options: StrictOptions, counts: Counts) -> list[str]:
         objects = int(counts.get("noisy_objects", 0))
-        found = super().warnings(options, counts)
-        if options.accounting == "zcdp" and options.delta * objects * _SMALL > 1:
-            found.append(
-                f"[[delta]] {plain(options.delta)} times the noisy number of objects ({objects:,}) is "
-                f"{float(options.delta * objects):.2g}: that is no longer small. Take a [[delta]] of "
-                f"{plain(Decimal(1).scaleb(-len(str(_SMALL * objects))))} or less."
-            )
-        return found
+        return [
+            *super().warnings(options, counts),
+            *delta_warnings(options.accounting, options.delta, objects),
+        ]
 
     def check(self, done: CompletedStep[StrictOptions, Any, Any]) -> dict[str, int]:
         from freqdp_db.methods.synthesis.strict import Synthetic, check
@@ -261,7 +262,7 @@ class StrictStep(SyntheticStep):
 
 
 def _roads(world: StepContext, options: StrictOptions) -> RoadNet | None:
-    """The roads that were asked for, as the sampling reads them."""
+    """The network that trips keep to, or None."""
     from freqdp_db.methods.synthesis.roads import road_net
 
     if "roads" not in world.inputs:
@@ -270,13 +271,14 @@ def _roads(world: StepContext, options: StrictOptions) -> RoadNet | None:
     return road_net(world.inputs["roads"], region, options.every)
 
 
-# --- What they guarantee: differential privacy for one object with all its data ---
+# --- The guarantee: differential privacy for one object with all its data ---
 
 _STRICT_ORIGIN = (
     "Method: noisy counts of trips under zero-concentrated differential privacy (Bun and Steinke 2016; "
     "discrete Gaussian noise by Canonne, Kamath and Steinke 2020)."
 )
-_BOOKED = 10**12
+_BOOKED_UNITS = 10**12
+"""The ledger books multiples of 1 / _BOOKED_UNITS."""
 _ASSUMES = (
     "the region, the period and the parameters do not depend on the data, nor do tables that they "
     "name (roads)",
@@ -288,34 +290,21 @@ _ASSUMES = (
 )
 
 
-class Costs(Protocol):
-    """What a guarantee says of the budget of a release."""
-
-    @property
-    def epsilon(self) -> Fraction: ...
-
-    @property
-    def delta(self) -> Fraction: ...
-
-    @property
-    def pure(self) -> bool: ...
-
-    @property
-    def rho(self) -> Fraction: ...
-
-
-def _given(options: type[Any], values: Mapping[str, Any]) -> Costs:
+def _budget_of(options: type[Any], values: Mapping[str, Any]) -> PrivacyBudget:
     given: dict[str, Any] = {f: values.get(f) for f in options.__dataclass_fields__}
-    found: Costs = options(**given).parameters
+    found: PrivacyBudget = options(**given).parameters
     return found
 
 
 def booked_rho(options: type[Any], values: Mapping[str, Any]) -> Decimal:
-    """What the ledger for objects books: rounded up, as `rho_of` in SQL does."""
-    parameters = _given(options, values)
+    """What the ledger for objects books: rho, rounded up as the SQL function `rho_of` does."""
+    parameters = _budget_of(options, values)
     if parameters.pure:
         return Decimal(values["epsilon"]) ** 2 / 2
-    return Decimal(math.ceil(parameters.rho * Fraction(1_000_001, 1_000_000) * _BOOKED)) / _BOOKED
+    return (
+        Decimal(math.ceil(parameters.rho * Fraction(1_000_001, 1_000_000) * _BOOKED_UNITS))
+        / _BOOKED_UNITS
+    )
 
 
 def object_guarantee(
@@ -324,7 +313,11 @@ def object_guarantee(
     artefact: str = "trajectories",
     title: str = "The table of trajectories",
 ) -> Declare:
-    """What holds of all that a release publishes. options: have the budget as `parameters`."""
+    """The guarantee of a method whose whole release is differentially private.
+
+    options: the class of its options, whose property `parameters` is the budget. artefact, title: what is
+    published, as a key and in words.
+    """
     table, this = ("The table is", "this table alone")
     if artefact != "trajectories":
         table, this = (f"{title} are", "them alone")
@@ -337,7 +330,7 @@ def object_guarantee(
             percent_at_most,
         )
 
-        parameters = _given(options, values)
+        parameters = _budget_of(options, values)
         epsilon, one = plain(values["epsilon"]), protected.noun
         pure = parameters.pure
         if pure:
@@ -392,8 +385,8 @@ def object_guarantee(
     return declare
 
 
-def _several(values: Mapping[str, Any], parameters: Costs) -> str:
-    """What somebody who is two objects costs, by group privacy."""
+def _several(values: Mapping[str, Any], parameters: PrivacyBudget) -> str:
+    """What a person who is several objects costs, by group privacy."""
     from freqdp_db.privacy.accounting import cost_of_several, epsilon_of, rounded_up
 
     if parameters.pure:
@@ -406,7 +399,7 @@ def _several(values: Mapping[str, Any], parameters: Costs) -> str:
 
 
 def _readable(rho: Fraction) -> str:
-    """With six digits, rounded up."""
+    """Six digits, rounded up."""
     rounded = Context(prec=6, rounding=ROUND_CEILING)
     return plain(rounded.divide(Decimal(rho.numerator), Decimal(rho.denominator)))
 

@@ -1,8 +1,8 @@
-"""`strict`: synthetic trips, differentially private for one object with all its data.
+"""`strict`: from the draw to synthetic trips, and their checks.
 
-draw (vectors.py) is all that sees the data. Everything here is a function of the draw and of public
-inputs. What trips are sampled from is logged, so that a replay needs no estimation: estimation may
-differ in the last digit between machines, sampling from given numbers does not.
+Only `vectors.draw` reads the data; everything here is a function of the draw and of public inputs. The
+tables that trips are sampled from are logged, so that a replay does not estimate them again: estimates may
+differ in the last digit between machines, samples from given tables do not.
 """
 
 from __future__ import annotations
@@ -34,25 +34,31 @@ from freqdp_db.methods.synthesis.public import (
     Period,
     Region,
 )
-from freqdp_db.methods.synthesis.roads import RoadNet, sampled_on_roads
-from freqdp_db.methods.synthesis.sampling import FASTEST_M_PER_S, fitted, kept_inside, sampled
+from freqdp_db.methods.synthesis.roads import RoadNet, sample_on_roads
+from freqdp_db.methods.synthesis.sampling import (
+    FASTEST_M_PER_S,
+    fit_walks,
+    restrict_to_region,
+    sample,
+)
 from freqdp_db.model.arrays import Ints
 from freqdp_db.model.kernels import SEED_WORDS, key
 from freqdp_db.model.trajectories import Locations, Trajectories
 
-_CLOSE = 1e-6
-"""Estimates of two machines differ by less, in proportion."""
+_ESTIMATE_TOLERANCE = 1e-6
+"""Largest relative difference between the estimates of two machines."""
 
 
 @dataclass(frozen=True)
 class Log(Tables):
-    """The model's tables as sampled from, and how many trips were."""
+    """The tables that trips were sampled from, and the number of trips."""
 
     roads: Ints
-    """What tells their network from others; empty: trips keep to no roads."""
+    """`RoadNet.digest` of the network; empty if trips keep to no roads."""
     count: Ints
+    """Number of trips."""
     errors: Ints
-    """As `errors_of` has them."""
+    """The result of `errors_of`."""
 
     def __len__(self) -> int:
         return int(self.count[0])
@@ -63,14 +69,14 @@ _TABLES = tuple(f.name for f in fields(Tables))
 
 @dataclass(frozen=True)
 class Synthetic:
-    """The released trips: nobody's."""
+    """The released trips."""
 
     trajectories: Trajectories
     places: Locations
 
 
 def released_size(draw: Draw, plan: MeasurementPlan, parameters: Parameters) -> int:
-    """How many trips: as asked for, or their noisy number, corrected for what clips took away."""
+    """Number of trips to sample: as requested, or their noisy number, corrected for the clips."""
     if parameters.size is not None:
         return parameters.size
     objects, trips = int(draw.objects[0]) // SCALE, int(draw.trips[0]) // SCALE
@@ -80,10 +86,10 @@ def released_size(draw: Draw, plan: MeasurementPlan, parameters: Parameters) -> 
 
 
 def errors_of(draw: Draw, plan: MeasurementPlan, parameters: Parameters) -> Ints:
-    """How far noise alone moves numbers of the release, in thousandths: twice the standard errors.
+    """Errors from noise alone, in thousandths: twice the standard errors, at most 1000.
 
-    Of the number of trips (in proportion), and of the shares of trips that begin in a zone and in an
-    hour of the day. At most 1000. Clips and the model add to them.
+    Of the number of trips (relative), and of the shares of trips that begin in a zone and in an hour of the
+    day. The errors of clips and of the model are not included.
     """
     noisy = in_counts(draw, plan, parameters)
     trips = max(float(noisy.values["trips"][0]), 1.0)
@@ -100,11 +106,11 @@ def carry_out(
     parameters: Parameters,
     roads: RoadNet | None = None,
 ) -> tuple[Log, Synthetic]:
-    """Estimate, fit and sample. Deterministic."""
+    """Estimate the model, fit its walks and sample trips. Deterministic."""
     plan = plan_of(draw, region, period, parameters)
     model = _fitted(draw, plan, parameters)
     log = Log(
-        roads=_told(roads),
+        roads=_digest_of(roads),
         count=np.array([released_size(draw, plan, parameters)], np.int64),
         errors=errors_of(draw, plan, parameters),
         **{name: np.ravel(getattr(model, name)) for name in _TABLES},
@@ -112,16 +118,16 @@ def carry_out(
     return log, replay(draw, log, region, period, parameters, roads)
 
 
-def _told(roads: RoadNet | None) -> Ints:
+def _digest_of(roads: RoadNet | None) -> Ints:
     return np.zeros(0, np.int64) if roads is None else roads.digest()
 
 
 def _fitted(draw: Draw, plan: MeasurementPlan, parameters: Parameters) -> Model:
-    # more threads of a small problem's linear algebra get in each other's way, and change digits
+    # with several threads, small linear algebra is slower, and its last digits vary
     with threadpool_limits(1, "blas"):
         model = estimated(in_counts(draw, plan, parameters), plan.grids)
-        model = kept_inside(model, plan.grids, parameters.every_us)
-        return fitted(model, plan.grids, key(draw.seed, "fit"))
+        model = restrict_to_region(model, plan.grids, parameters.every_us)
+        return fit_walks(model, plan.grids, key(draw.seed, "fit"))
 
 
 def replay(
@@ -132,18 +138,18 @@ def replay(
     parameters: Parameters,
     roads: RoadNet | None = None,
 ) -> Synthetic:
-    """The trips again, from the draw's seed and the logged tables."""
-    if not np.array_equal(log.roads, _told(roads)):
+    """Sample the trips again from the seed of the draw and the logged tables."""
+    if not np.array_equal(log.roads, _digest_of(roads)):
         raise VerificationFailed(
             "the roads are not those that the trips were made on",
             remedy="give back the road table that [[roads]] names, as it was",
         )
     plan = plan_of(draw, region, period, parameters)
-    what = (
+    arguments = (
         _model(log), plan.grids, period, int(log.count[0]), parameters.every_us,
         key(draw.seed, "sample"),
     )  # fmt: skip
-    return Synthetic(*(sampled(*what) if roads is None else sampled_on_roads(*what, roads)))
+    return Synthetic(*(sample(*arguments) if roads is None else sample_on_roads(*arguments, roads)))
 
 
 def check(
@@ -155,14 +161,16 @@ def check(
     parameters: Parameters,
     roads: RoadNet | None = None,
 ) -> dict[str, int]:
-    """Recompute what is promised: the budget, the tables, and that trips are possible."""
+    """Check the budget, the logged tables, and that all trips are possible; raises VerificationFailed."""
     plan = plan_of(draw, region, period, parameters)
     _require_within_budget(plan, parameters)
     _require_shape(draw, plan)
     model = _fitted(draw, plan, parameters)
     for name in _TABLES:
         again, stored = np.ravel(getattr(model, name)), getattr(log, name)
-        if again.shape != stored.shape or not np.allclose(again, stored, rtol=_CLOSE, atol=0):
+        if again.shape != stored.shape or not np.allclose(
+            again, stored, rtol=_ESTIMATE_TOLERANCE, atol=0
+        ):
             raise VerificationFailed(f"the logged {name} do not follow from the draw")
     if int(log.count[0]) != released_size(draw, plan, parameters):
         raise VerificationFailed("the number of trips does not follow from the draw")
@@ -176,7 +184,7 @@ def check(
 def check_trips(
     released: Synthetic, count: int, region: Region, period: Period, parameters: Parameters
 ) -> dict[str, int]:
-    """Inside the region and the period, in the rhythm asked for, and never too fast."""
+    """Check that trips lie in the region and period, at the requested interval, and are never too fast."""
     t, places = released.trajectories, released.places
     if len(t) != count:
         raise VerificationFailed(f"{len(t):,} trips instead of {count:,}")

@@ -1,10 +1,10 @@
-"""One object's samples -> its trips. Looks at that object alone, and at public numbers.
+"""The trips of an object, from its own samples and public numbers alone.
 
-Samples outside the public region or period are dropped; so is a sample that could only be reached
-faster than 50 m/s from the last one kept. The rest is cut into trips by the rule of `methods.trips`,
-each from its departure to its arrival. Trips of fewer than 3 samples or 1 km are dropped.
+Samples outside the public region or period are dropped, and so is a sample that could be reached from the
+last sample kept only at more than 50 m/s. The rest is divided into trips by the rule of `methods.trips`,
+from departure to arrival. Trips of fewer than 3 samples or 1 km are dropped.
 
-Protected change: an object added or removed adds or removes its own trips and moves nobody else's.
+Protected change: an object that is added or removed adds or removes its own trips and changes no other's.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from freqdp_db.model.trajectories import Locations, Trajectories
 
 RULE = TripRule()
 FASTEST_M_PER_S = 50.0
-_LEAST_SAMPLES = 3
-_LEAST_M = 1000.0
+_MIN_SAMPLES = 3
+_MIN_M = 1000.0
 
 
 @dataclass(frozen=True)
@@ -48,12 +48,12 @@ class Trips:
 
 
 @njit(nogil=True, cache=True)
-def _possible(first, last, offsets, location, at, px, py, inside, period, fastest, gap):  # type: ignore[no-untyped-def]
+def _find_possible(first, last, offsets, location, at, px, py, inside, period, fastest, gap):  # type: ignore[no-untyped-def]
     """Which samples are kept: inside the region and the period, and reached at a possible speed."""
     begin = offsets[first]
     kept = np.zeros(offsets[last] - begin, np.bool_)
     for u in range(first, last):
-        j = -1  # the last one kept
+        j = -1  # the last sample kept
         for i in range(offsets[u], offsets[u + 1]):
             if not inside[location[i]] or at[i] < period[0] or at[i] >= period[1]:
                 continue
@@ -61,7 +61,7 @@ def _possible(first, last, offsets, location, at, px, py, inside, period, fastes
                 seconds = (at[i] - at[j]) / 1e6
                 a, b = location[i], location[j]
                 far = math.hypot(px[a] - px[b], py[a] - py[b])
-                # after a long gap anything may have happened: the faulty one may be the last kept
+                # after a long gap the sample is kept: the one before the gap may be the wrong one
                 if seconds <= 0 or (far > fastest * seconds and at[i] - at[j] <= gap):
                     continue
             kept[i - begin] = True
@@ -70,8 +70,8 @@ def _possible(first, last, offsets, location, at, px, py, inside, period, fastes
 
 
 @njit(nogil=True, cache=True)
-def _metres(first, last, offsets, x, y):  # type: ignore[no-untyped-def]
-    """How long each trip is."""
+def _sum_metres(first, last, offsets, x, y):  # type: ignore[no-untyped-def]
+    """Length of each trip in metres."""
     metres = np.zeros(last - first)
     for t in range(first, last):
         for i in range(offsets[t], offsets[t + 1] - 1):
@@ -80,18 +80,18 @@ def _metres(first, last, offsets, x, y):  # type: ignore[no-untyped-def]
 
 
 def metres_of_trips(offsets: Ints, x: Metres, y: Metres) -> Metres:
-    """How long each trip is, summed by itself: no trip changes how that of another is rounded."""
+    """Length of each trip in metres. Each is summed by itself: no trip affects the rounding of another."""
     metres: Metres
-    (metres,) = joined(map_ranges(_metres, offsets, offsets, x, y))
+    (metres,) = joined(map_ranges(_sum_metres, offsets, offsets, x, y))
     return metres
 
 
 def possible_samples(
     trajectories: Trajectories, places: Locations, region: Region, period: Period
 ) -> Trajectories:
-    """Only the samples inside the region and the period that were reached at a possible speed."""
+    """The trajectories with only samples inside the region and period, reached at a possible speed."""
     parts = map_ranges(
-        _possible, trajectories.offsets, trajectories.offsets, trajectories.location,
+        _find_possible, trajectories.offsets, trajectories.offsets, trajectories.location,
         trajectories.at, places.x, places.y, region.holds(places.x, places.y),
         (period.begin, period.end), FASTEST_M_PER_S, RULE.gap_us,
     )  # fmt: skip
@@ -102,17 +102,17 @@ def possible_samples(
 def cut_trips(
     trajectories: Trajectories, places: Locations, region: Region, period: Period
 ) -> Trips:
-    """Every object's trips."""
+    """The trips of every object."""
     return trips_in(possible_samples(trajectories, places, region, period), places)
 
 
 def trips_in(side: Trajectories, places: Locations) -> Trips:
-    """The trips of objects of whom only possible samples are left."""
+    """The trips of objects, given only their possible samples."""
     runs = find_trips(side, places, RULE, with_stops=True)
     offsets, rows = samples_of(runs.first, runs.last)
     x, y = places.x[side.location[rows]], places.y[side.location[rows]]
     metres = metres_of_trips(offsets, x, y)
-    whole = np.flatnonzero((np.diff(offsets) >= _LEAST_SAMPLES) & (metres >= _LEAST_M))
+    whole = np.flatnonzero((np.diff(offsets) >= _MIN_SAMPLES) & (metres >= _MIN_M))
     offsets, rows = samples_of(runs.first[whole], runs.last[whole])
     place = side.location[rows]
     return Trips(

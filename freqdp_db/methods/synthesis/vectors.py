@@ -1,11 +1,9 @@
-"""Each object's counts as an integer vector of bounded length, and the sum over all objects.
+"""From trips to the draw: clipped vectors, their sums, and noise. The only part that sees data.
 
-For a statistic f with counts c (whole numbers) an object contributes v = w c, where w is the largest
-whole number up to 2**16 with w^2 |c|^2 <= bound^2 (zCDP), or w |c|_1 <= bound (pure); bound is 2**16
-times the public clip. All of it is whole-number arithmetic, so the clip holds exactly, and sums do
-not depend on the order or the ranges in which they are taken.
-
-The only step that sees data: trips, clipped vectors, noise. What leaves it is the draw.
+An object with the counts c of a statistic contributes the vector w c. The weight w is the largest whole
+number up to 2**16 with w^2 |c|^2 <= bound^2 (zCDP) or w |c|_1 <= bound (pure accounting), where the bound
+is 2**16 times the public clip. All of it is whole-number arithmetic: clips hold exactly, and sums do not
+depend on the order of objects.
 
 Input: all samples of the build, the public region and period, the parameters.
 Protected change: one object with all its data, added or removed.
@@ -46,9 +44,8 @@ from freqdp_db.methods.synthesis.plan import (
     MeasurementPlan,
     Statistic,
     heading_of,
+    noise_of,
     planned_from,
-    scale_of,
-    sigma2_of,
 )
 from freqdp_db.methods.synthesis.public import MINUTE_US, Parameters, Period, Region
 from freqdp_db.methods.synthesis.trips import Trips, cut_trips
@@ -58,9 +55,9 @@ from freqdp_db.model.trajectories import Locations, Trajectories
 from freqdp_db.privacy.noise import RandomSource
 
 MOST = 2**20
-"""No count of one object goes beyond this, so that no sum of squares leaves 64 bits."""
+"""Largest count of an object, so that no sum of squares exceeds 64 bits."""
 
-# positions of the statistics in a plan
+# positions of the statistics in `MeasurementPlan.statistics`
 (
     TRIPS, ORIGINS, DESTINATIONS, SAME_ZONE, DISTANCES, VISITS, MOVES, TURNS, STEPS, BEND, METRES,
     MINUTES, HOURS, DAYS, PACE, FINE, FLOWS,
@@ -71,7 +68,7 @@ _DAY_US = 24 * 60 * MINUTE_US
 
 @njit(nogil=True, cache=True)
 def whole_root(n):  # type: ignore[no-untyped-def]
-    """The largest whole number whose square is at most n; floats only to begin with."""
+    """The largest whole number whose square is at most n. The float is only a first guess."""
     r = np.int64(math.sqrt(float(n)))
     while r * r > n:
         r -= 1
@@ -82,7 +79,7 @@ def whole_root(n):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def weight(counts, used, bound, squares):  # type: ignore[no-untyped-def]
-    """The largest weight up to SCALE with which these counts keep the bound."""
+    """The largest weight up to SCALE with which counts[used] keep the bound."""
     size = np.int64(0)
     for k in range(len(used)):
         c = counts[used[k]]
@@ -95,9 +92,9 @@ def weight(counts, used, bound, squares):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _add(book, statistic, entry, by):  # type: ignore[no-untyped-def]
-    """Add to one count of the object at hand, remembering which are used."""
-    counts, used, length, starts = book
+def _add(counters, statistic, entry, by):  # type: ignore[no-untyped-def]
+    """Add to a count of the current object, and list the count as used."""
+    counts, used, length, starts = counters
     if by <= 0:
         return
     at = starts[statistic] + entry
@@ -109,10 +106,11 @@ def _add(book, statistic, entry, by):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def step_towards(x, y, to_x, to_y, from_x, from_y):  # type: ignore[no-untyped-def]
-    """The next cell on the straight way: moves along the longer side, beside it when due."""
+    """The next cell on the straight way from (from_x, from_y): a move along the longer axis, or a diagonal
+    one."""
     whole = max(abs(to_x - from_x), abs(to_y - from_y))
     done = max(abs(x - from_x), abs(y - from_y)) + 1
-    # halves round away from the start, on both sides alike
+    # halves are rounded away from the start, in both directions alike
     part_x, part_y = abs(to_x - from_x), abs(to_y - from_y)
     next_x = (2 * part_x * done + whole) // (2 * whole)
     next_y = (2 * part_y * done + whole) // (2 * whole)
@@ -124,6 +122,7 @@ def step_towards(x, y, to_x, to_y, from_x, from_y):  # type: ignore[no-untyped-d
 
 @njit(nogil=True, cache=True)
 def _class_of(value, edges):  # type: ignore[no-untyped-def]
+    """The class of a value; the first and the last class are open."""
     j = len(edges) - 2
     while j > 0 and value < edges[j]:
         j -= 1
@@ -137,7 +136,7 @@ def sum_objects(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     """Sum of the clipped vectors of objects `first` to `last` - 1, all statistics in one column.
 
-    `starts`: where each statistic begins in the column.
+    starts: position of each statistic in the column. squares: whether bounds are of L2 norms.
     """
     zones_x, zones_y, per_zone, per_cell = shape
     cells_x, cells_y = zones_x * per_zone, zones_y * per_zone
@@ -150,7 +149,7 @@ def sum_objects(  # type: ignore[no-untyped-def]
     statistics = len(starts) - 1
     used = np.empty((statistics, np.max(starts[1:] - starts[:-1])), np.int64)
     length = np.zeros(statistics, np.int64)
-    book = (counts, used, length, starts)
+    counters = (counts, used, length, starts)
     seen_cell = np.full(cells_x * cells_y, -1, np.int64)
     seen_fine = np.full(fine_x * fine_y, -1, np.int64)
     for u in range(first, last):
@@ -167,9 +166,9 @@ def sum_objects(  # type: ignore[no-untyped-def]
                     cx, cy, fx, fy = to_x, to_y, to_fx, to_fy
                     zone_from = (cy // per_zone) * zones_x + cx // per_zone
                     seen_cell[cy * cells_x + cx] = t
-                    _add(book, VISITS, cy * cells_x + cx, 1)
+                    _add(counters, VISITS, cy * cells_x + cx, 1)
                     seen_fine[fy * fine_x + fx] = t
-                    _add(book, FINE, fy * fine_x + fx, 1)
+                    _add(counters, FINE, fy * fine_x + fx, 1)
                     continue
                 metres += math.hypot(x[i] - x[i - 1], y[i] - y[i - 1])
                 from_x, from_y = cx, cy
@@ -177,23 +176,23 @@ def sum_objects(  # type: ignore[no-untyped-def]
                     nx, ny = step_towards(cx, cy, to_x, to_y, from_x, from_y)
                     turned = heading_of(nx - cx, ny - cy)
                     cell = cy * cells_x + cx
-                    _add(book, MOVES, cell * HEADINGS + turned, 1)
+                    _add(counters, MOVES, cell * HEADINGS + turned, 1)
                     if heading >= 0:
-                        _add(book, TURNS, (turned - heading) % HEADINGS, 1)
+                        _add(counters, TURNS, (turned - heading) % HEADINGS, 1)
                     heading = turned
                     cx, cy = nx, ny
                     steps += 1
                     cell = cy * cells_x + cx
                     if seen_cell[cell] != t:
                         seen_cell[cell] = t
-                        _add(book, VISITS, cell, 1)
+                        _add(counters, VISITS, cell, 1)
                 from_x, from_y = fx, fy
                 while fx != to_fx or fy != to_fy:
                     fx, fy = step_towards(fx, fy, to_fx, to_fy, from_x, from_y)
                     cell = fy * fine_x + fx
                     if seen_fine[cell] != t:
                         seen_fine[cell] = t
-                        _add(book, FINE, cell, 1)
+                        _add(counters, FINE, cell, 1)
             zone_to = (cy // per_zone) * zones_x + cx // per_zone
             far = distance[zone_from * zones_x * zones_y + zone_to]
             step_class = _class_of(steps, STEP_EDGES)
@@ -205,21 +204,21 @@ def sum_objects(  # type: ignore[no-untyped-def]
             day = local // _DAY_US - begin_day
             part = hour // (24 // DAYPARTS)
             lasts = (at[hi - 1] - at[lo]) / MINUTE_US
-            _add(book, TRIPS, 0, 1)
-            _add(book, ORIGINS, zone_from, 1)
-            _add(book, DESTINATIONS, zone_to, 1)
+            _add(counters, TRIPS, 0, 1)
+            _add(counters, ORIGINS, zone_from, 1)
+            _add(counters, DESTINATIONS, zone_to, 1)
             if zone_from == zone_to:
-                _add(book, SAME_ZONE, zone_to, 1)
-            _add(book, DISTANCES, far, 1)
-            _add(book, STEPS, by_steps, 1)
-            _add(book, BEND, by_bend, 1)
-            _add(book, METRES, _class_of(metres, METRE_EDGES), 1)
-            _add(book, MINUTES, _class_of(lasts, MINUTE_EDGES), 1)
-            _add(book, HOURS, hour, 1)
-            _add(book, DAYS, day, 1)
-            _add(book, PACE, part, np.int64(lasts + 0.5))
-            _add(book, PACE, DAYPARTS + part, np.int64(metres / 100.0))
-            _add(book, FLOWS, zone_from * zones_x * zones_y + zone_to, 1)
+                _add(counters, SAME_ZONE, zone_to, 1)
+            _add(counters, DISTANCES, far, 1)
+            _add(counters, STEPS, by_steps, 1)
+            _add(counters, BEND, by_bend, 1)
+            _add(counters, METRES, _class_of(metres, METRE_EDGES), 1)
+            _add(counters, MINUTES, _class_of(lasts, MINUTE_EDGES), 1)
+            _add(counters, HOURS, hour, 1)
+            _add(counters, DAYS, day, 1)
+            _add(counters, PACE, part, np.int64(lasts + 0.5))
+            _add(counters, PACE, DAYPARTS + part, np.int64(metres / 100.0))
+            _add(counters, FLOWS, zone_from * zones_x * zones_y + zone_to, 1)
         for f in range(statistics):
             mine = used[f, : length[f]]
             w = weight(counts, mine, bounds[f], squares)
@@ -227,7 +226,7 @@ def sum_objects(  # type: ignore[no-untyped-def]
                 total[mine[k]] += w * counts[mine[k]]
                 counts[mine[k]] = 0
             length[f] = 0
-        # numbers of trips go on from object to object, so what was seen need not be reset
+        # seen_cell and seen_fine hold numbers of trips, which are unique: no need to reset them
     return (total,)
 
 
@@ -244,7 +243,7 @@ def summed(trips: Trips, plan: MeasurementPlan, *, pure: bool) -> list[Ints]:
 
 
 def vectors_of(trips: Trips, plan: MeasurementPlan, one: int, *, pure: bool) -> list[Ints]:
-    """The clipped vectors of one object."""
+    """The clipped vectors of the object with number `one`."""
     starts, arguments = _arguments(trips, plan, pure)
     (total,) = sum_objects(one, one + 1, trips.by_object, *arguments)
     return [total[a:b] for a, b in pairwise(starts)]
@@ -270,9 +269,9 @@ def _arguments(trips: Trips, plan: MeasurementPlan, pure: bool) -> tuple[Ints, t
 
 
 def size_counts(trips: Trips) -> tuple[int, Ints]:
-    """How many objects have trips, and how many of them have how many (a class for each half octave).
+    """Number of objects with trips, and the histogram of their numbers of trips.
 
-    One object adds 1 to the first and to one class of the second.
+    An object adds 1 to the first, and to one class of the second.
     """
     have = np.diff(trips.by_object)
     have = have[have > 0]
@@ -280,24 +279,22 @@ def size_counts(trips: Trips) -> tuple[int, Ints]:
     return len(have), np.bincount(classes, minlength=SIZE_CLASSES).astype(np.int64)
 
 
-# --- The only step that sees data: trips, clipped vectors, noise. What leaves it is the draw ---
+# --- The draw ---
 
 
 def with_noise(
     total: Ints, statistic: Statistic, parameters: Parameters, source: RandomSource
 ) -> Ints:
-    """A sum of clipped vectors, with noise on every entry; zeros where it is not measured."""
+    """A sum of clipped vectors with noise on every entry; zeros if the statistic is not measured."""
     if not statistic.share:
         return np.zeros(len(total), np.int64)
-    if parameters.pure:
-        return total + source.discrete_laplace(scale_of(parameters, statistic), len(total))
-    return total + source.discrete_gaussian(sigma2_of(parameters, statistic), len(total))
+    return total + noise_of(parameters, statistic).noise(source, len(total))
 
 
 def measured(
     trips: Trips, region: Region, period: Period, parameters: Parameters, source: RandomSource
 ) -> Draw:
-    """The draw of objects whose trips are given."""
+    """Measure both rounds, given the trips of all objects."""
     objects, classes = size_counts(trips)
     first = [
         with_noise(total * SCALE, statistic, parameters, source)
@@ -323,7 +320,7 @@ def draw(
     parameters: Parameters,
     source: RandomSource,
 ) -> Draw:
-    """Everything random of a release; nothing else of the data goes on."""
+    """Everything random of a release: the noisy vectors, and the seed of the sampling."""
     return measured(
         cut_trips(trajectories, places, region, period), region, period, parameters, source
     )
@@ -334,7 +331,7 @@ def draw(
 
 @dataclass(frozen=True)
 class CellTrips:
-    """Trips as sequences of cells of one square grid, filled along straight lines."""
+    """Trips as sequences of neighbouring cells of a square grid."""
 
     by_object: Ints
     offsets: Ints
@@ -371,6 +368,7 @@ def _cell_sequences(first, last, offsets, x, y, box, side):  # type: ignore[no-u
 
 
 def cell_trips(trips: Trips, region: Region, side: int) -> CellTrips:
+    """The cells that trips pass, on straight lines between their samples. side: cells along each axis."""
     parts = map_ranges(
         _cell_sequences, trips.offsets, trips.offsets, trips.x, trips.y,
         (region.x_min, region.y_min, region.width, region.height), side,
