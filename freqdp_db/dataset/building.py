@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
@@ -412,7 +412,7 @@ def _fingerprint(
     if built.kept is not None:
         digest.update(json.dumps(built.kept.document()).encode())
         names.append("kept")
-    each = (partitions.map(attrgetter(f"trajectories.{name}")) for name in names)
+    each: list[Iterable[Any]] = [partitions.map(attrgetter(f"trajectories.{n}")) for n in names]
     for columns in (whole, *each):
         for column in columns:
             digest.update(np.ascontiguousarray(column).view(np.uint8).data)
