@@ -103,6 +103,14 @@ Unit = Annotated[
         show_default=False,
     ),
 ]
+KeepColumns = Annotated[
+    str | None,
+    Option(
+        "Columns that released samples carry along, with commas between them, at most 3, or none. You "
+        "declare them public and coarse: at most 20 values each. From the next build on; by methods that "
+        "can: lg, cut, points and others."
+    ),
+]
 OneWindow = Annotated[
     str | None,
     Option(
@@ -460,6 +468,7 @@ class Freqdp(PaperVerbs):
         persons: Persons = None,
         time_unit: TimeUnit = None,
         unit: Unit = None,
+        keep_columns: KeepColumns = None,
     ) -> "results.AddedDataset":
         """Register a table or view of yours. Reads nothing yet, and never writes to it.
 
@@ -480,6 +489,7 @@ class Freqdp(PaperVerbs):
             name, source, object, time, geom, lon, lat, x, y, snap, srid, timezone, where,
             None if budget is None else str(budget), region, period,
             None if max_exposure is None else str(max_exposure), persons, time_unit, unit,
+            keep_columns,
         )  # fmt: skip
         database = self._installed()
         row, claimed = register(database, wanted)
@@ -510,23 +520,31 @@ class Freqdp(PaperVerbs):
                 "person-month. Only while nothing was spent for persons."
             ),
         ] = None,
+        keep_columns: KeepColumns = None,
     ) -> "results.Dataset":
-        """Declare a dataset's region and period, its limit on exposure, its population or its units.
+        """Declare a dataset's region and period, its limit on exposure, its population, its units, or what
+        its samples carry along.
 
         If a population of that name exists, the two budgets are merged: what both have spent counts
-        against what the named one was granted. A time unit takes effect with the next build.
+        against what the named one was granted. A time unit and columns to carry along take effect with the
+        next build.
         """
         from freqdp_db.dataset.facts import change_facts
-        from freqdp_db.dataset.registration import declare_time_unit, parse_unit
+        from freqdp_db.dataset.registration import (
+            declare_keep_columns,
+            declare_time_unit,
+            parse_unit,
+        )
         from freqdp_db.dataset.text_values import check_name, parse_limit
         from freqdp_db.db.datasets import change_dataset, find_dataset
         from freqdp_db.db.ledger import declare_unit, name_population
         from freqdp_db.release.budgets import open_for_persons
 
-        if all(g is None for g in (region, period, max_exposure, persons, time_unit, unit)):
+        given = (region, period, max_exposure, persons, time_unit, unit, keep_columns)
+        if all(g is None for g in given):
             raise BadInput(
-                "[[region]], [[period]], [[max_exposure]], [[persons]], [[time_unit]] and [[unit]] are "
-                "all missing",
+                "[[region]], [[period]], [[max_exposure]], [[persons]], [[time_unit]], [[unit]] and "
+                "[[keep_columns]] are all missing",
                 remedy="give one of them",
             )
         if unit is not None:
@@ -537,6 +555,8 @@ class Freqdp(PaperVerbs):
         database, row = self._dataset(name)
         if time_unit is not None:
             declare_time_unit(database, row, time_unit)
+        if keep_columns is not None:
+            declare_keep_columns(database, row, keep_columns)
         if region is not None or period is not None:
             change_facts(database, row, region, period)
             open_for_persons(database, find_dataset(database, name))

@@ -19,7 +19,7 @@ from freqdp_db.api import Freqdp
 from freqdp_db.commands import Declared, Option, parameters_of
 from freqdp_db.dataset.facts import check_region, parse_period, parse_region
 from freqdp_db.dataset.projection import WGS84
-from freqdp_db.dataset.registration import parse_time_unit, parse_unit
+from freqdp_db.dataset.registration import meant_keep_columns, parse_time_unit, parse_unit
 from freqdp_db.dataset.text_values import (
     MAX_BUDGET,
     Snap,
@@ -188,6 +188,7 @@ _FACTS: dict[str, Callable[[str, str], Any]] = {
     "time_unit": lambda text, zone: parse_time_unit(text),
     "max_exposure": lambda text, zone: parse_limit(text),
     "persons": lambda text, zone: check_name("[[persons]]", text),
+    "keep_columns": lambda text, zone: text,
 }
 """What `dataset set` changes, and what reads it in a time zone, without a database."""
 
@@ -202,6 +203,7 @@ def _facts(
         "time_unit": row.mapping.time_unit,
         "max_exposure": row.max_exposure,
         "persons": find_budget(database, row.account_id).population,
+        "keep_columns": ", ".join(row.mapping.keep_columns) or None,
     }
     for key, there in registered.items():
         if key not in given:
@@ -209,6 +211,9 @@ def _facts(
         value = _FACTS[key](given[key], row.mapping.timezone)
         if key == "region":
             value = parse_region(database, given[key], (row.source_schema, row.source_relation))
+        if key == "keep_columns":
+            with database.begin() as connection:
+                value = ", ".join(meant_keep_columns(connection, row, given[key])) or None
         if there != value:
             said, was = given[key], "not set" if there is None else there
             if key == "max_exposure":
@@ -383,7 +388,11 @@ def _dataset(path: Path, name: str, given: dict[str, Any]) -> WantedDataset:
                 f"[[file]] {path}: {where} has no {key!r}",
                 remedy="it is needed: see `freqdp dataset add`",
             )
-    texts = {keys[k].name: v if k == "srid" else str(v) for k, v in given.items() if k not in own}
+    texts = {
+        keys[k].name: v if k == "srid" else ",".join(map(str, v)) if isinstance(v, list) else str(v)
+        for k, v in given.items()
+        if k not in own
+    }
     try:
         _check_values(texts)
         planned = {

@@ -15,6 +15,7 @@ from freqdp_db.dataset.text_values import in_percent
 from freqdp_db.db.builds import BuildRow
 from freqdp_db.db.datasets import DatasetRow
 from freqdp_db.errors import Remark
+from freqdp_db.methods.relations import FEWEST_OBJECTS
 from freqdp_db.model.documents import Document, not_in_json
 
 if TYPE_CHECKING:
@@ -99,7 +100,23 @@ def describe_build(build: BuildRow) -> list[str]:
             for reason, words in REASONS.items()
             if build.excluded.get(reason)
         ]
+    if build.kept is not None:
+        lines.append(_kept_in_words(build.kept))
     return lines
+
+
+def _kept_in_words(kept: dict[str, Any]) -> str:
+    """What samples carry along."""
+    names = ", ".join(name for name, _ in kept["columns"])
+    left_out = kept["left_out"]
+    few = f"that fewer than {FEWEST_OBJECTS} objects have, or that would tell these"
+    words = f"Samples carry {names} along: {len(kept['values']) - 1:,} combinations of values."
+    if left_out["combinations"]:
+        words += (
+            f" {left_out['combinations']:,} more, {few}, are left out (NULL): of {left_out['samples']:,} "
+            "samples."
+        )
+    return words
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -244,6 +244,12 @@ def _set(session: Session, found: results.Dataset, given: Given) -> None:
             f"Dataset {name}: epoch numbers are read as {given['time_unit']} from the next build on. "
             f"Next: freqdp dataset build {quoted}"
         )
+    if given["keep_columns"] is not None:
+        columns = ", ".join(found.mapping.keep_columns)
+        session.print(
+            f"Dataset {name}: samples carry {columns or 'no columns'} along from the next build on. "
+            f"Next: freqdp dataset build {quoted}"
+        )
     if given["unit"] is not None:
         session.print(f"Dataset {name}: guarantees are for {found.protected.words}.")
     if given["max_exposure"] is not None:
@@ -286,6 +292,7 @@ def _dataset(session: Session, found: results.Dataset, given: Given) -> None:
             ("time", f"{mapping.time} (zone {mapping.timezone}{unit})"),
             ("position", f"{position} (SRID {found.source_srid})"),
             ("where", mapping.filter),
+            ("keeps", ", ".join(mapping.keep_columns) or None),
             ("snap", found.snap),
             ("region", found.region),
             ("period", found.period),

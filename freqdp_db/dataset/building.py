@@ -8,8 +8,9 @@ grid, the clock) is decided here, from what is counted in the partitions.
 from __future__ import annotations
 
 import hashlib
+import json
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
@@ -32,7 +33,7 @@ from freqdp_db.dataset.cleaning import (
 )
 from freqdp_db.dataset.findings import Findings, SeenTimes, look_at, moment, seen_times
 from freqdp_db.dataset.projection import WGS84, ReferenceSystem, seen_degrees, transform, utm_srid
-from freqdp_db.dataset.reading import RawRows, Source, read_source
+from freqdp_db.dataset.reading import RawRows, Source, SourceColumns, read_source
 from freqdp_db.dataset.text_values import Snap
 from freqdp_db.db import builds
 from freqdp_db.db.builds import Window, missing_index, window_build
@@ -45,8 +46,16 @@ from freqdp_db.engines.partitions import LOCAL, Engine, LocalPartitions, Partiti
 from freqdp_db.engines.ranges import add
 from freqdp_db.errors import BadData, BadInput, Remark
 from freqdp_db.methods.frequency.partition import Partition, tf_of, trajectories_in
-from freqdp_db.model.arrays import Ids, Ints, Metres, offsets_of
-from freqdp_db.model.trajectories import Build, Clock, Locations, Trajectories
+from freqdp_db.methods.relations import FEWEST_OBJECTS
+from freqdp_db.model.arrays import Flags, Ids, Ints, Metres, offsets_of
+from freqdp_db.model.trajectories import (
+    Build,
+    Clock,
+    Codes,
+    KeptColumns,
+    Locations,
+    Trajectories,
+)
 from freqdp_db.progress import Progress, Stage
 from freqdp_db.search.grid import (
     Filed,
@@ -139,7 +148,7 @@ def _make(
             reading.close()
         excluded = dict(source.counts.excluded)
         with progress.stage("clean and snap", source.counts.rows):
-            built, keys, partitions = _discretise(
+            built, keys, partitions, left_out = _discretise(
                 database, dataset, source, read, excluded, may_be_empty=window is not None
             )
         # nobody keeps the rows as they were read
@@ -182,6 +191,7 @@ def _make(
         "time_window": None if window is None else window.time_window,
         "window_begin": None if window is None else window.window_begin,
         "window_end": None if window is None else window.window_end,
+        "kept": None if built.kept is None else built.kept.document() | {"left_out": left_out},
     }
     return record, source.relations, findings
 
@@ -219,10 +229,10 @@ def _discretise(
     excluded: dict[str, int],
     *,
     may_be_empty: bool,
-) -> tuple[Build, list[str], Partitions[Partition]]:
+) -> tuple[Build, list[str], Partitions[Partition], dict[str, int]]:
     """Clean, project to metres, order and snap; also the objects' keys.
 
-    Counts what is left out in `excluded`.
+    Counts what is left out in `excluded`; gives what is left out of kept columns.
     """
     raw = _reference(database, dataset.source_srid)
     usable = read.map(_drop_unusable, raw)
@@ -237,7 +247,9 @@ def _discretise(
     step = cleaning.time_step(lambda us: sum(projected.map(_on_step_of, us)), rows)
     gap, times = reduce(_merge_counted, projected.map(_gaps_of))
     median = cleaning.median_of_counted(gap, times) if len(gap) else None
-    partitions = projected.map(_as_partition, location, PerPartition(first[:-1]), places)
+    kept = None if source.kept is None else choose_values(source.kept, projected)
+    codes = None if kept is None else kept.codes
+    partitions = projected.map(_as_partition, location, PerPartition(first[:-1]), places, codes)
     built = Build(
         trajectories=trajectories_in(partitions),
         locations=places,
@@ -245,8 +257,46 @@ def _discretise(
         srid=srid,
         source_srid=dataset.source_srid,
         timezone=dataset.mapping.timezone,
+        kept=None if kept is None else kept.columns,
     )
-    return built, [key for own in keys for key in own], partitions
+    left_out = {} if kept is None else kept.left_out
+    return built, [key for own in keys for key in own], partitions, left_out
+
+
+@dataclass(frozen=True)
+class ChosenValues:
+    """Which combinations of values are carried along, and which have too few objects."""
+
+    columns: KeptColumns
+    codes: Codes
+    """The code of each number that a row may have; 0: too few have these values."""
+    left_out: dict[str, int]
+    """Combinations and samples without their values."""
+
+
+def choose_values(source: SourceColumns, projected: Partitions[ProjectedRows]) -> ChosenValues:
+    """A combination that few objects have tells who they are: their values are left out.
+
+    What is left out is NULL, as what is not there. If few objects had NULL then, these would be told by it:
+    the rarest combination that is left joins them.
+    """
+    counts: NDArray[np.int64] = add(list(projected.map(_counts_of, source)))
+    objects, samples = counts
+    there = objects > 0
+    there[0] = False
+    shown = there & (objects >= FEWEST_OBJECTS)
+    without = sum(projected.map(_objects_among, ~shown))
+    if 0 < without < FEWEST_OBJECTS and shown.any():
+        rarest = np.flatnonzero(shown)[objects[shown].argmin()]
+        shown[rarest] = False
+    codes = np.where(shown, np.cumsum(shown), 0).astype(np.int16)
+    values = [source.values_of(0), *(source.values_of(int(n)) for n in np.flatnonzero(shown))]
+    left = there & ~shown
+    return ChosenValues(
+        KeptColumns(source.columns, tuple(values)),
+        codes,
+        {"combinations": int(left.sum()), "samples": int(samples[left].sum())},
+    )
 
 
 def _require_rows(
@@ -354,8 +404,12 @@ def _fingerprint(
     for key in keys:
         digest.update(f"{len(key)} {key}".encode())
     whole = [built.locations.x, built.locations.y, built.trajectories.offsets]
-    location = partitions.map(attrgetter("trajectories.location"))
-    for columns in (whole, location, partitions.map(attrgetter("trajectories.at"))):
+    names = ["location", "at"]
+    if built.kept is not None:
+        digest.update(json.dumps(built.kept.document()).encode())
+        names.append("kept")
+    each: list[Iterable[Any]] = [partitions.map(attrgetter(f"trajectories.{n}")) for n in names]
+    for columns in (whole, *each):
         for column in columns:
             digest.update(np.ascontiguousarray(column).view(np.uint8).data)
     return digest.hexdigest()
@@ -418,13 +472,28 @@ def _merge_counted(one: tuple[Ints, Ints], other: tuple[Ints, Ints]) -> tuple[In
     return values, times
 
 
+def _counts_of(projected: ProjectedRows, source: SourceColumns) -> NDArray[np.int64]:
+    """How many objects have each combination of values, and how many samples."""
+    rows = projected.rows
+    assert rows.kept is not None
+    own = np.unique(rows.object.astype(np.int64) * source.numbers + rows.kept) % source.numbers
+    return np.stack([np.bincount(n, minlength=source.numbers) for n in (own, rows.kept)])
+
+
+def _objects_among(projected: ProjectedRows, numbers: Flags) -> int:
+    """How many objects have a sample with one of these combinations of values."""
+    assert projected.rows.kept is not None
+    return len(np.unique(projected.rows.object[numbers[projected.rows.kept]]))
+
+
 def _as_partition(
-    projected: ProjectedRows, location: Ids, first: int, places: Locations
+    projected: ProjectedRows, location: Ids, first: int, places: Locations, codes: Codes | None
 ) -> Partition:
-    """Trajectories of numbered places."""
+    """Trajectories of numbered places; codes: of the values that rows carry along, by their numbers."""
     at = projected.rows.at
     offsets = offsets_of(projected.rows.object, len(projected.keys))
-    return Partition(first, Trajectories(offsets, location, at, at[offsets[:-1]]), places)
+    kept = None if codes is None else codes[projected.rows.kept]
+    return Partition(first, Trajectories(offsets, location, at, at[offsets[:-1]], kept), places)
 
 
 def _used_of(partition: Partition) -> Ints:
@@ -473,6 +542,8 @@ SAMPLE = Layout(
         ("at", "timestamptz"),
     ]
 )
+SAMPLE_KEPT = Layout([*SAMPLE.columns, ("kept", "int2")])
+"""Where samples carry columns along."""
 LOCATION = Layout(
     [
         ("build_id", "int4"),
@@ -541,7 +612,8 @@ def _write_here(
     with database.side_by_side(1) as start:
         start(write_others)
         with builds.filling(database, "sample", number) as part:
-            part.copy(SAMPLE, _sample_chunks(number, built.trajectories, stage))
+            own = built.trajectories
+            part.copy(_sample_layout(own), _sample_chunks(number, own, stage))
 
 
 def _write_by_workers(
@@ -570,26 +642,32 @@ def _write_partition(
     """Write the samples and the segments of a partition; how many samples."""
     first, own = filed.partition.first, filed.partition.trajectories
     with Progress().stage("write samples") as stage:
-        samples: Any = (SAMPLE, _sample_chunks(build_id, own, stage, first))
+        samples: Any = (_sample_layout(own), _sample_chunks(build_id, own, stage, first))
         segments: Any = (SEGMENT, _segment_chunks(build_id, srid, filed.filed, first))
         builds.write_range(reach.database(), build_id, run, part, samples, segments)
     return own.samples
+
+
+def _sample_layout(trajectories: Trajectories) -> Layout:
+    return SAMPLE if trajectories.kept is None else SAMPLE_KEPT
 
 
 def _sample_chunks(
     number: int, trajectories: Trajectories, stage: Stage, first: int = 0
 ) -> Iterator[NDArray[Any]]:
     """Rows of `sample`; first: the number of the first trajectory."""
-    owner = trajectories.owner
+    owner, layout = trajectories.owner, _sample_layout(trajectories)
     for begin in range(0, trajectories.samples, _CHUNK):
         part = slice(begin, begin + _CHUNK)
         mine = owner[part]
-        yield SAMPLE.pack(
+        carried = {} if trajectories.kept is None else {"kept": trajectories.kept[part]}
+        yield layout.pack(
             build_id=number,
             trajectory_id=mine + first,
             seq=np.arange(begin, begin + len(mine)) - trajectories.offsets[mine] + 1,
             location_id=trajectories.location[part],
             at=trajectories.at[part],
+            **carried,
         )
         stage.advance(len(mine))
 

@@ -14,7 +14,7 @@ from freqdp_db.engines.ranges import joined, map_each
 from freqdp_db.errors import BadData
 from freqdp_db.model.arrays import Flags, Ids, Ints, Metres
 from freqdp_db.model.kernels import stable_order
-from freqdp_db.model.trajectories import Locations
+from freqdp_db.model.trajectories import Codes, Locations
 from freqdp_db.search.grid import interleave
 
 US_PER_S = 1_000_000
@@ -54,12 +54,15 @@ class Rows:
     at: Ints
     x: Metres
     y: Metres
+    kept: Codes | None = None
+    """A number for the values that a row carries along: the source reader's. None: they carry none."""
 
     def __len__(self) -> int:
         return len(self.object)
 
     def take(self, chosen: Flags | Ints) -> Rows:
-        return Rows(self.object[chosen], self.at[chosen], self.x[chosen], self.y[chosen])
+        kept = None if self.kept is None else self.kept[chosen]
+        return Rows(self.object[chosen], self.at[chosen], self.x[chosen], self.y[chosen], kept)
 
 
 TIME_UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
@@ -103,9 +106,12 @@ def drop_unusable(rows: Rows, limits: tuple[float, float], excluded: dict[str, i
 
 
 def sort_rows(rows: Rows) -> Rows:
-    """Order by (object, time); rows of one instant may be in any order."""
+    """Order by (object, time); rows of one instant may be in any order, but for what they carry along."""
     if len(rows) == 0:
         return rows
+    if rows.kept is not None:
+        # of repeats the first stays: always the same one
+        return rows.take(np.lexsort((rows.kept, rows.at, rows.object)))
     first = int(rows.at.min())
     span = int(rows.at.max()) - first + 1
     if int(rows.object.max()) < (2**62) // span:

@@ -21,7 +21,7 @@ from freqdp_db.engines.partitions import LOCAL, Engine, PerPartition
 from freqdp_db.engines.ranges import cut
 from freqdp_db.errors import BadInput, EngineLost, FreqdpError
 from freqdp_db.methods.frequency.partition import Partition, trajectories_in
-from freqdp_db.model.trajectories import Build, Clock, Locations, Trajectories
+from freqdp_db.model.trajectories import Build, Clock, KeptColumns, Locations, Trajectories
 from freqdp_db.progress import Progress
 
 
@@ -55,6 +55,7 @@ def load_build(
         get_dataset(database, row.dataset_id).mapping.timezone,
         (plane, source),
         tf,
+        KeptColumns.of(row.kept),
     )
 
 

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from freqdp_db.db.names import postgis_schema
 from freqdp_db.db.source import (
     Relation,
     SourceRelation,
+    check_keep_columns,
     check_mapping,
     declared_srid,
     find_relation,
@@ -38,6 +40,7 @@ from freqdp_db.engines.partitions import Engine, LocalPartitions, Partitions, Pe
 from freqdp_db.engines.ranges import cut
 from freqdp_db.errors import BadData, BadInput
 from freqdp_db.model.arrays import Ints, Metres, offsets_from
+from freqdp_db.model.trajectories import KeptValue
 from freqdp_db.progress import Progress, Stage
 
 
@@ -55,6 +58,33 @@ class RawRows:
 
 
 @dataclass(frozen=True)
+class SourceColumns:
+    """Columns that rows carry along."""
+
+    columns: tuple[tuple[str, str], ...]
+    """The name of each, and its type in a release."""
+    values: tuple[tuple[str, ...], ...]
+    """The values of each as text, in order: a row has one number for its values of all columns."""
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers rows may have."""
+        return prod(len(values) + 1 for values in self.values)
+
+    def values_of(self, number: int) -> tuple[KeptValue, ...]:
+        """The values that a number stands for."""
+        found: list[KeptValue] = []
+        for (_, kind), values in zip(self.columns, self.values, strict=True):
+            number, which = divmod(number, len(values) + 1)
+            text = None if which == 0 else values[which - 1]
+            if text is None or kind == "text":
+                found.append(text)
+            else:
+                found.append(text == "true" if kind == "bool" else int(text))
+        return tuple(found)
+
+
+@dataclass(frozen=True)
 class Source:
     """What was read, inside one snapshot, but for the rows themselves."""
 
@@ -67,6 +97,8 @@ class Source:
     anchors: tuple[Metres, Metres, int] | None
     relations: list[SourceRelation]
     """What the rows came from and through."""
+    kept: SourceColumns | None
+    """What rows carry along; None: nothing."""
 
 
 def read_source(
@@ -94,6 +126,9 @@ def read_source(
     # nobody can redefine the source while a transaction that has read from it is open; in a session of
     # its own: the snapshot of that transaction may be older than the definition
     relations = lineage(database, dataset.source_schema, dataset.source_relation)
+    if reader.carries:
+        with progress.stage("find values", counts.rows):
+            part = replace(part, kept=reader.kept)
     with progress.stage("read rows", counts.rows) as stage:
         if engine.remote:
             spec = ReadSpec(DatabaseRef.of(database), dataset, reader.export())
@@ -106,7 +141,8 @@ def read_source(
         points = find_relation(connection, *snap.relation, option="[[snap]] anchors:")
         anchors = read_anchors(connection, points)
     unit = reader.time_unit or "guessed" if reader.epoch else "timestamp"
-    source = Source(counts, snapshot_at, unit, epoch_unit, anchors, relations)
+    carried = SourceColumns(reader.kept_columns, reader.kept) if reader.carries else None
+    source = Source(counts, snapshot_at, unit, epoch_unit, anchors, relations, carried)
     return source, partitions
 
 
@@ -163,7 +199,7 @@ def _read_by_workers(
         edges = [blocks * n // len(ranges) for n in range(len(ranges))]
         # what may have come after the last block belongs to the last stretch
         stretches = [
-            SourcePart(blocks=limits, hash_seed=reader.hash_seed)
+            SourcePart(blocks=limits, hash_seed=reader.hash_seed, kept=part.kept)
             for limits in zip(edges, [*edges[1:], None], strict=True)
         ]
         order = np.array([number for _, number, _ in known], np.int64)
@@ -215,7 +251,8 @@ def _read_blocks(blocks: Range, spec: ReadSpec, part: SourcePart, order: Ints) -
         reader = open_source(connection, spec.dataset, part)
         columns = read_columns(reader, _nobody)
     owner = _number_of(columns["object"], order)
-    return Rows(owner, _read_times(columns, reader)[0], columns["x"], columns["y"])
+    at = _read_times(columns, reader)[0]
+    return Rows(owner, at, columns["x"], columns["y"], columns.get("kept"))
 
 
 def _nobody(rows: int) -> None:
@@ -230,8 +267,9 @@ def _rows_between(rows: Rows, objects: Range) -> Rows:
 
 
 def _join_rows(pieces: list[Rows]) -> Rows:
-    columns = (np.concatenate([getattr(p, f.name) for p in pieces]) for f in fields(Rows))
-    return Rows(*columns)
+    carried = pieces[0].kept is not None
+    names = [f.name for f in fields(Rows) if carried or f.name != "kept"]
+    return Rows(**{name: np.concatenate([getattr(p, name) for p in pieces]) for name in names})
 
 
 def _with_keys(rows: Rows, keys: list[str]) -> RawRows:
@@ -245,6 +283,7 @@ def open_source(
     relation = find_relation(connection, dataset.source_schema, dataset.source_relation)
     samples = as_samples(relation, dataset.mapping, postgis_schema(connection))
     check_mapping(*samples, projected=dataset.source_srid != WGS84)
+    check_keep_columns(relation, dataset.mapping.keep_columns)
     _require_same_srid(relation, dataset)
     return SourceReader(connection, relation, dataset.mapping, dataset.source_srid, part)
 
@@ -265,10 +304,8 @@ def _require_same_srid(relation: Relation, dataset: DatasetRow) -> None:
 def read_columns(reader: SourceReader, on_rows: Callable[[int], None]) -> dict[str, NDArray[Any]]:
     """All rows without a NULL, a column each."""
     chunks = list(reader.rows(on_rows))
-    return {
-        name: np.concatenate([c[name] for c in chunks] or [np.zeros(0)])
-        for name in ("object", "at", "x", "y")
-    }
+    names = ("object", "at", "x", "y", *(["kept"] if reader.carries else []))
+    return {name: np.concatenate([c[name] for c in chunks] or [np.zeros(0)]) for name in names}
 
 
 def numbered_rows(
@@ -277,7 +314,8 @@ def numbered_rows(
     """Rows whose objects are numbered in the order of their keys; the keys; the unit of epochs."""
     at, epoch_unit = _read_times(columns, reader)
     owner = _number_of(columns["object"], np.array([number for _, number, _ in objects], np.int64))
-    return Rows(owner, at, columns["x"], columns["y"]), [key for key, *_ in objects], epoch_unit
+    rows = Rows(owner, at, columns["x"], columns["y"], columns.get("kept"))
+    return rows, [key for key, *_ in objects], epoch_unit
 
 
 def _read_times(columns: dict[str, NDArray[Any]], reader: SourceReader) -> tuple[Ints, str | None]:

@@ -25,6 +25,7 @@ from freqdp_db.db.source import (
     definition_of,
     find_relation,
     read_columns,
+    read_keep_columns,
     read_name,
     require_timezone,
 )
@@ -63,6 +64,8 @@ class Registration:
     """What epoch numbers count."""
     unit: str | None = None
     """What guarantees for its persons are for; None: as its population has it."""
+    keep_columns: str | None = None
+    """Columns that samples carry along, with commas between them."""
 
 
 UNITS = ("person", "person-day", "person-week", "person-month")
@@ -131,6 +134,9 @@ def register(database: Database, wanted: Registration) -> tuple[DatasetRow, Clai
         require_timezone(connection, wanted.timezone)
         relation = find_relation(connection, *read_name(connection, wanted.source, "[[source]]"))
         mapping = read_mapping(relation, wanted)
+        if wanted.keep_columns is not None:
+            kept = read_keep_columns(relation, mapping, wanted.keep_columns)
+            mapping = replace(mapping, keep_columns=kept)
         samples = as_samples(relation, mapping, postgis_schema(connection))
         check_mapping(*samples, projected=wanted.x is not None)
         check_time_unit(*samples)
@@ -215,6 +221,19 @@ def read_mapping(relation: Relation, wanted: Registration) -> Mapping:
         filter=wanted.filter,
         time_unit=wanted.time_unit or ("s" if times_in_lines else None),
     )
+
+
+def declare_keep_columns(database: Database, dataset: DatasetRow, text: str) -> None:
+    """Say what samples carry along, from the next build on."""
+    with database.begin() as connection:
+        names = meant_keep_columns(connection, dataset, text)
+    change_dataset(database, dataset.dataset_id, keep_columns=list(names) or None)
+
+
+def meant_keep_columns(connection: Connection, dataset: DatasetRow, text: str) -> tuple[str, ...]:
+    """The columns of a dataset's relation that are named so."""
+    relation = find_relation(connection, dataset.source_schema, dataset.source_relation)
+    return read_keep_columns(relation, dataset.mapping, text)
 
 
 def find_srid(

@@ -71,6 +71,8 @@ class BuildRow:
     """The day, week or month whose rows it has; None: all rows."""
     window_begin: datetime | None
     window_end: datetime | None
+    kept: dict[str, Any] | None
+    """Columns that its samples carry along: see `KeptColumns`; and what was left out of them."""
 
 
 def find_build(database: Database, build_id: int) -> BuildRow:
@@ -245,9 +247,10 @@ def load_trajectories(
     """The samples of a build, in order; part: only the trajectories from one to before another."""
     first, last = part or (0, build.trajectories)
     connection.as_written()
-    layout = Layout(
-        [("trajectory_id", "int4"), ("seq", "int4"), ("location_id", "int4"), ("at", "timestamptz")]
-    )
+    columns = [
+        ("trajectory_id", "int4"), ("seq", "int4"), ("location_id", "int4"), ("at", "timestamptz")
+    ]  # fmt: skip
+    layout = Layout([*columns, *([] if build.kept is None else [("kept", "int2")])])
     query = connection.select_own(
         "sample", layout.names, part=part or (None, None), build_id=build.build_id
     )
@@ -259,7 +262,7 @@ def load_trajectories(
         rows = {name: column[order] for name, column in rows.items()}
     offsets = offsets_of(rows["trajectory_id"] - first, last - first)
     at = rows["at"]
-    return Trajectories(offsets, rows["location_id"], at, at[offsets[:-1]])
+    return Trajectories(offsets, rows["location_id"], at, at[offsets[:-1]], rows.get("kept"))
 
 
 def load_object_keys(database: Database, build_id: int) -> list[str]:

@@ -27,8 +27,15 @@ from psycopg.waiting import Ready, Wait
 
 from freqdp_db.db.connection import Connection, Database, column_list
 from freqdp_db.errors import BadData
-from freqdp_db.model.arrays import Ints, Metres, offsets_from
-from freqdp_db.model.trajectories import MM_PER_M, EditRuns, Operation
+from freqdp_db.model.arrays import Ints, Metres, offsets_from, rows_of
+from freqdp_db.model.trajectories import (
+    MM_PER_M,
+    Codes,
+    EditRuns,
+    KeptColumns,
+    KeptValue,
+    Operation,
+)
 
 ColumnType: TypeAlias = str
 """A key of `WIRE`."""
@@ -549,6 +556,48 @@ def encode_columns(
     if all(kind in WIRE for _, kind in kinds):
         return np.concatenate([p.view("u1").reshape(rows, -1) for p, _ in pieces], axis=1).ravel()
     return join_pieces(*pieces)
+
+
+@dataclass(frozen=True)
+class CarriedValues:
+    """Columns with few combinations of values: of each code, the bytes of all columns."""
+
+    columns: int
+    bytes: NDArray[np.uint8]
+    offsets: Ints
+
+    def append_to(self, rows: NDArray[Any], codes: Codes) -> NDArray[np.uint8]:
+        """Packed rows with these columns after their own."""
+        rows["_count"] += self.columns
+        at, offsets = rows_of(self.offsets, codes.astype(np.int64))
+        return join_pieces((rows, np.ones(len(rows), np.int64)), (self.bytes[at], np.diff(offsets)))
+
+
+def encode_values(kept: KeptColumns) -> CarriedValues:
+    """The values of columns that are carried along, as COPY has them."""
+    parts = []
+    for values in kept.values:
+        fields = (
+            _field(value, kind) for value, (_, kind) in zip(values, kept.columns, strict=True)
+        )
+        parts.append(b"".join(fields))
+    return CarriedValues(
+        len(kept.columns),
+        np.frombuffer(b"".join(parts), np.uint8),
+        offsets_from(np.array([len(part) for part in parts])),
+    )
+
+
+def _field(value: KeptValue, kind: str) -> bytes:
+    if value is None:
+        return (-1).to_bytes(4, "big", signed=True)
+    if isinstance(value, str):
+        data = value.encode()
+    elif kind == "bool":
+        data = bytes([value])
+    else:
+        data = value.to_bytes(int(kind[-1]), "big", signed=True)
+    return len(data).to_bytes(4, "big") + data
 
 
 # Tables that several sessions fill in parts, each part once.

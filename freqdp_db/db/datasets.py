@@ -87,6 +87,7 @@ _SELECT: LiteralString = (
 
 
 def _row(**columns: Any) -> DatasetRow:
+    columns["keep_columns"] = tuple(columns["keep_columns"] or ())
     mapping = Mapping(**{name: columns[column] for name, column in _MAPPING.items()})
     others = {f.name: columns[f.name] for f in fields(DatasetRow) if f.name != "mapping"}
     return DatasetRow(mapping=mapping, **others)
@@ -152,7 +153,8 @@ def insert_dataset(
                     account_id=claimed.account,
                     source_schema=source[0],
                     source_relation=source[1],
-                    **{column: getattr(mapping, name) for name, column in _MAPPING.items()},
+                    **{column: getattr(mapping, name) for name, column in _MAPPING.items()}
+                    | {"keep_columns": list(mapping.keep_columns) or None},
                     **facts,
                 )
                 .returning(datasets.c.dataset_id)

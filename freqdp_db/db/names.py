@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from string import Formatter
 from typing import TYPE_CHECKING, Any, LiteralString
 
@@ -151,3 +151,18 @@ def with_postgis(postgis: str, text: LiteralString, **values: Any) -> sql.Compos
     named = {name for _, name, _, _ in Formatter().parse(text) if name}
     functions = {name: sql.Identifier(postgis, name) for name in named - values.keys()}
     return sql.SQL(text).format(**functions, **values)
+
+
+# Columns with few values, as numbers: rows of one width.
+
+
+def as_text(column: sql.Composable) -> sql.Composed:
+    """A column as text, compared by its bytes."""
+    return sql.SQL('({}::text COLLATE "C")').format(column)
+
+
+def number_of_value(column: sql.Composable, values: Sequence[str]) -> sql.Composed:
+    """Which of these values a column has, from 1; 0: NULL."""
+    return sql.SQL("coalesce(array_position({}::text[], {}), 0)").format(
+        sql.Literal(list(values)), as_text(column)
+    )

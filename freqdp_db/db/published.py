@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date, datetime
-from functools import wraps
+from functools import cached_property, wraps
 from typing import Any, Concatenate, LiteralString, ParamSpec
 
 import numpy as np
@@ -29,15 +29,17 @@ from freqdp_db.db.copy import (
     AREAS,
     POINTS,
     POSTGRES_EPOCH_US,
+    Layout,
     box_coordinates,
     copy_bytes,
     point_coordinates,
     range_times,
     read_records,
 )
-from freqdp_db.db.names import did_you_mean, format_relation
+from freqdp_db.db.names import as_text, did_you_mean, format_relation, number_of_value
 from freqdp_db.db.releases import ReleaseRow, select_releases, update_release
 from freqdp_db.db.source import (
+    OF_RELEASES,
     OID_OF,
     catalog_value,
     columns_of,
@@ -58,8 +60,9 @@ from freqdp_db.errors import (
 )
 from freqdp_db.methods.contract import Kind
 from freqdp_db.methods.registry import suffixes
-from freqdp_db.methods.relations import Relation
+from freqdp_db.methods.relations import SAMPLES, Kept, Relation
 from freqdp_db.model.arrays import Ints, Metres
+from freqdp_db.model.trajectories import Codes
 from freqdp_db.settings import MAX_IDENTIFIER_BYTES
 
 
@@ -222,6 +225,8 @@ class Samples:
     x: Metres
     y: Metres
     areas: ReadAreas | None = None
+    kept: tuple[Codes, ...] = ()
+    """Of each column that is carried along, the numbers of its values: see `ReleaseReader.kept_values`."""
 
     def __len__(self) -> int:
         return len(self.seq)
@@ -329,6 +334,25 @@ class ReleaseReader:
         """0: it has no geometries."""
         self._moved = self.srid != own
 
+    @cached_property
+    def kept_columns(self) -> dict[str, str]:
+        """Columns that samples carry along, and their types."""
+        first = self.catalog["relations"][0]
+        return {name: kind for name, kind in self.columns(first).items() if name not in OF_RELEASES}
+
+    @cached_property
+    def kept_values(self) -> dict[str, tuple[str, ...]]:
+        """Their values as text: value number 1 of a column, number 2, ...; 0 is NULL."""
+        found = {}
+        for name in self.kept_columns:
+            query = self._sql(
+                "SELECT DISTINCT {value} FROM {points} WHERE {column} IS NOT NULL ORDER BY 1",
+                value=as_text(sql.Identifier(name)),
+                column=sql.Identifier(name),
+            )
+            found[name] = tuple(self._connection.first_column(query))
+        return found
+
     def _filled(self, relation: str) -> str | None:
         """The name of a table if it is one and has rows."""
         named = sql.Identifier(self._schema, relation)
@@ -423,6 +447,12 @@ class ReleaseReader:
         shown: dict[str, sql.Composable] = {name: sql.Identifier(name) for name in layout.names}
         shown |= {name: self._column(name) for name in ("geom", "area") if name in shown}
         shown["sampled_at"] = self._time
+        kept = {f"kept_{n}": name for n, name in enumerate(self.kept_columns)}
+        layout = Layout([*layout.columns, *((number, "int4") for number in kept)])
+        shown |= {
+            number: number_of_value(sql.Identifier(name), self.kept_values[name])
+            for number, name in kept.items()
+        }
         query = self._sql(
             "SELECT {columns} FROM {points} AS r ORDER BY {first}trajectory_id, seq",
             columns=sql.SQL(", ").join(shown.values()),
@@ -437,6 +467,7 @@ class ReleaseReader:
                 x=x,
                 y=y,
                 areas=_read_areas(records) if self.has_areas else None,
+                kept=tuple(records[number].astype(np.int16) for number in kept),
             )
 
     def lines(self) -> Generator[tuple[int, date, bytes], None, None]:
@@ -542,6 +573,28 @@ def require_replaceable(
         same = before == columns.get(part, [])[: len(before)]
         if before and not (same and srid_of(connection, (schema, name)) in (0, srid)):
             _require_no_dependents(connection, schema, name)
+
+
+def require_same_columns(
+    connection: Connection, series: str, relations: tuple[Relation, ...], kept: Kept
+) -> None:
+    """Refuse, before anything is spent, a window with other columns than its series: it cannot be a part.
+
+    kept: columns that are carried along, which are all that can differ.
+    """
+    before = columns_of(connection, (connection.release_schema, series))
+    if not before:
+        return
+    (samples,) = (relation for relation in relations if relation.suffix == SAMPLES)
+    same = [*before][1:] == samples.names
+    if same and all(before[name].type == kind for name, kind in kept):
+        return
+    raise BadInput(
+        f"series {series!r} has the columns {', '.join([*before][1:])}, and this window would have "
+        f"{', '.join(samples.names)}, or another type of one",
+        remedy="keep the same columns as before (freqdp dataset set ... --keep-columns), or give another "
+        "name with [[series]]",
+    )
 
 
 def _require_no_dependents(connection: Connection, schema: str, view: str) -> None:

@@ -75,6 +75,8 @@ class ReleaseRow:
     """The series that it belongs to; None: it stands by itself."""
     window: str | None
     """The day, week or month that it covers; None: all data."""
+    kept: list[list[str]] | None
+    """Name and type of each column that samples of its build carry along; None: there is none."""
 
     @property
     def relation_names(self) -> list[str]:
@@ -106,7 +108,8 @@ class StepRow:
 
 
 _SELECT = (
-    "SELECT r.*, b.time_window AS window FROM {p}.release r JOIN {p}.build b USING (build_id) "
+    "SELECT r.*, b.time_window AS window, b.kept -> 'columns' AS kept "
+    "FROM {p}.release r JOIN {p}.build b USING (build_id) "
 )
 _KEY = Layout([("trajectory_id", "int4"), ("released_id", "int8")])
 

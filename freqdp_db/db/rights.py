@@ -52,7 +52,10 @@ _RUNNER_WRITES = {
     ),
 }
 _ADMIN_WRITES = {
-    "dataset": ("INSERT", "UPDATE (dropped_at, region, period, srid, max_exposure, time_unit)"),
+    "dataset": (
+        "INSERT",
+        "UPDATE (dropped_at, region, period, srid, max_exposure, time_unit, keep_columns)",
+    ),
 }
 _READ_ALSO = (
     "account", "population", "population_source", "spend", "budget", "edit", "step_value",
@@ -68,7 +71,7 @@ _AUDITED = (
 _AUDITED_OF_BUILD = (
     "build_id", "dataset_id", "snapshot_at", "built_at", "rows", "excluded", "trajectories", "samples",
     "locations", "segments", "source_srid", "srid", "snap", "time_unit", "time_step_us", "median_gap_us",
-    "fingerprint", "software", "dropped_at", "time_window", "window_begin", "window_end",
+    "fingerprint", "software", "dropped_at", "time_window", "window_begin", "window_end", "kept",
 )  # fmt: skip
 _RUNNER_CALLS = (
     # recording a release and its spend

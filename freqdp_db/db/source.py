@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from collections.abc import Mapping as Mapped
 from dataclasses import dataclass
 from itertools import combinations
@@ -79,13 +79,14 @@ class RelationColumn:
     """The type as PostgreSQL writes it."""
     required: bool = False
     comment: str | None = None
+    is_enum: bool = False
 
 
 def columns_of(session: Session, relation: tuple[str, str]) -> dict[str, RelationColumn]:
     """The columns in order, by name; none if there is no such relation."""
     query = (
         "SELECT a.attname::text, t.typname::text, format_type(a.atttypid, a.atttypmod), "
-        "a.attnotnull, col_description(a.attrelid, a.attnum) "
+        "a.attnotnull, col_description(a.attrelid, a.attnum), t.typtype = 'e' "
         "FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid "
         "WHERE a.attnum > 0 AND NOT a.attisdropped AND a.attrelid = {oid} ORDER BY a.attnum"
     )
@@ -164,6 +165,8 @@ class Mapping:
     filter: str | None
     time_unit: str | None = None
     """What epoch numbers count: s, ms, us or ns, as the owner declared; None: it is guessed."""
+    keep_columns: tuple[str, ...] = ()
+    """What samples carry along: coarse, and public, as the owner declared."""
 
 
 def read_name(connection: Connection, text: str, option: str) -> tuple[str, str]:
@@ -282,6 +285,74 @@ def check_mapping(relation: Relation, mapping: Mapping, *, projected: bool = Fal
                 f"{option} {name!r} is of type {relation.columns[name].shown}",
                 remedy="it must be a number" + ("" if projected else " of degrees"),
             )
+
+
+MOST_KEPT = 3
+"""So many columns may be carried along."""
+_KEPT_TYPES = {
+    "text": "text", "varchar": "text", "bpchar": "text", "bool": "bool", "int2": "int2", "int4": "int4",
+    "int8": "int8",
+}  # fmt: skip
+"""What a column may be that is carried along, and what it is in a release; an enum is text."""
+OF_RELEASES = {
+    "trajectory_id", "seq", "sampled_at", "at", "geom", "area", "during", "window_start",
+    # of files
+    "sampled_at_us", "lon", "lat", "x", "y", "geometry", "bbox", "fid", "during_begin", "during_end",
+    *(f"{axis}_{end}" for axis in ("lon", "lat", "x", "y") for end in ("min", "max")),
+    # of every table
+    "ctid", "xmin", "xmax", "cmin", "cmax", "tableoid",
+}  # fmt: skip
+"""Names of columns that releases have of their own."""
+
+
+def check_keep_columns(relation: Relation, names: Iterable[str]) -> None:
+    """Refuse columns to carry along that are not there, or are of a type that cannot be."""
+    for name in names:
+        column = relation.column("[[keep_columns]]", name)
+        if kept_type(column) is None:
+            raise BadInput(
+                f"[[keep_columns]] {name!r} is of type {column.shown}",
+                remedy="text, boolean, enum or whole numbers can be kept: make it one of these, and "
+                "coarse, in a view",
+            )
+
+
+def kept_type(column: RelationColumn) -> str | None:
+    """The type that a column which is carried along has in a release; None: it cannot be."""
+    return "text" if column.is_enum else _KEPT_TYPES.get(column.type)
+
+
+def read_keep_columns(relation: Relation, mapping: Mapping, text: str) -> tuple[str, ...]:
+    """Which columns are to be carried along: names with commas between them, or none.
+
+    mapping: what its other columns are.
+    """
+    if text.strip().lower() == "none":
+        return ()
+    names = [read_column(relation.columns, part.strip()) for part in text.split(",")]
+    if len(names) > MOST_KEPT or len({name.lower() for name in names}) < len(names):
+        raise BadInput(
+            f"[[keep_columns]] {text!r} names "
+            + (f"{len(names)} columns" if len(names) > MOST_KEPT else "a column twice"),
+            remedy=f"name at most {MOST_KEPT}, each once: every one of them tells people apart",
+        )
+    others = {
+        m for m in (mapping.object, mapping.time, mapping.geom, mapping.lon, mapping.lat) if m
+    }
+    mapped = {part for name in others for part in (name, *name.split(","))}
+    check_keep_columns(relation, names)
+    for name in names:
+        if name in mapped:
+            raise BadInput(
+                f"[[keep_columns]] {name!r} is the object, the time or the position of a sample",
+                remedy="keep columns that say what kind of trip or vehicle it is",
+            )
+        if name.lower() in OF_RELEASES:
+            raise BadInput(
+                f"[[keep_columns]] {name!r}: releases have a column of this name",
+                remedy="give it another name in a view",
+            )
+    return tuple(names)
 
 
 def geometry_kind(column: RelationColumn) -> str:

@@ -8,9 +8,10 @@ are named, with a comma between them. Trips are read as the rows of their sample
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from typing import Any, LiteralString
 
 import numpy as np
@@ -20,7 +21,13 @@ from psycopg import sql
 
 from freqdp_db.db.connection import Connection
 from freqdp_db.db.copy import ColumnType, Layout, native, read_arrays, read_records
-from freqdp_db.db.names import postgis_schema, trusted_postgis, with_postgis
+from freqdp_db.db.names import (
+    as_text,
+    number_of_value,
+    postgis_schema,
+    trusted_postgis,
+    with_postgis,
+)
 from freqdp_db.db.source import (
     INTEGERS,
     NUMBERS,
@@ -31,8 +38,9 @@ from freqdp_db.db.source import (
     column_pair,
     geometry_kind,
     geometry_srid,
+    kept_type,
 )
-from freqdp_db.errors import BadInput
+from freqdp_db.errors import BadData, BadInput
 
 EPOCH_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _EXCLUDED = ("null_object", "null_time", "null_position", "not_a_point", "other_srid")
@@ -62,6 +70,8 @@ class SourcePart:
     """With which keys that are texts become numbers."""
     times: tuple[datetime, datetime] | None = None
     """Those from one moment to before another: the rows of a window."""
+    kept: tuple[tuple[str, ...], ...] | None = None
+    """The values of each column that is carried along, where they are known."""
 
 
 class SourceReader:
@@ -101,6 +111,16 @@ class SourceReader:
         }
         self._names |= {"key": self._key(columns[mapped.object].type)}
         self._names |= self._position(srid) | {"moment": self._moment()}
+        self._kept = [sql.Identifier(name) for name in self._mapping.keep_columns]
+        self.kept_columns = tuple(
+            (name, kept_type(columns[mapped_name]) or "")
+            for name, mapped_name in zip(mapping.keep_columns, mapped.keep_columns, strict=True)
+        )
+
+    @property
+    def carries(self) -> bool:
+        """Whether rows have columns that are carried along."""
+        return bool(self._kept)
 
     def _sql(self, text: LiteralString, **values: Any) -> sql.Composed:
         """A statement over the names of the mapping, and functions of PostGIS."""
@@ -305,20 +325,80 @@ class SourceReader:
             return self._sql("{object}::int8")
         return self._sql("hashtextextended({key}, {seed})", seed=self.hash_seed)
 
-    def rows(self, on_rows: Callable[[int], None]) -> Iterator[dict[str, NDArray[Any]]]:
-        """All rows that `count` leaves in, in chunks of columns: object, at, x, y."""
-        query = self._sql(
-            "SELECT {number}, {moment}, {x}, {y} FROM {rows}{where}",
-            number=self._number_on_wire(),
-            where=self._where(
-                "{object} IS NOT NULL", "{time} IS NOT NULL", "NOT {missing}", "{is_point}",
-                "{has_srid}",
-            ),
+    def _usable(self) -> sql.Composable:
+        """The condition on the rows that `count` leaves in."""
+        return self._where(
+            "{object} IS NOT NULL", "{time} IS NOT NULL", "NOT {missing}", "{is_point}", "{has_srid}"
         )  # fmt: skip
+
+    @cached_property
+    def kept(self) -> tuple[tuple[str, ...], ...]:
+        """The values of each column that is carried along, as text, in order.
+
+        Raises BadData if one of them is not coarse. No value is shown: it may be anybody's name.
+        """
+        if self._part.kept is not None:
+            return self._part.kept
+        found = []
+        for (name, _), column in zip(self.kept_columns, self._kept, strict=True):
+            query = self._sql(
+                "SELECT left(value, {longest} + 1), count(*) OVER (), max(char_length(value)) OVER () "
+                "FROM (SELECT DISTINCT {value} AS value FROM {rows}{where}) AS s "
+                "WHERE value IS NOT NULL ORDER BY value LIMIT {most}",
+                value=as_text(column), where=self._usable(), most=MOST_VALUES, longest=LONGEST_VALUE,
+            )  # fmt: skip
+            rows = self._connection.execute(query).fetchall()
+            _require_coarse(name, *(rows[0][1:] if rows else (0, 0)))
+            found.append(tuple(value for value, *_ in rows))
+        return tuple(found)
+
+    def _kept_code(self) -> sql.Composable:
+        """One number for the values of all columns that are carried along; 0: they are NULL."""
+        code: sql.Composable = sql.SQL("0")
+        factor = 1
+        for column, values in zip(self._kept, self.kept, strict=True):
+            number = number_of_value(column, values)
+            code = sql.SQL("{} + {} * {}").format(code, sql.Literal(factor), number)
+            factor *= len(values) + 1
+        return sql.SQL("({})::int2").format(code)
+
+    def rows(self, on_rows: Callable[[int], None]) -> Iterator[dict[str, NDArray[Any]]]:
+        """All rows that `count` leaves in, in chunks of columns: object, at, x, y, and kept."""
         when: ColumnType = "float8" if self.epoch else "timestamptz"
-        layout = Layout([("object", "int8"), ("at", when), ("x", "float8"), ("y", "float8")])
+        columns = [("object", "int8"), ("at", when), ("x", "float8"), ("y", "float8")]
+        more: sql.Composable = sql.SQL("")
+        if self._kept:
+            columns.append(("kept", "int2"))
+            more = sql.SQL(", {}").format(self._kept_code())
+        query = self._sql(
+            "SELECT {number}, {moment}, {x}, {y}{more} FROM {rows}{where}",
+            number=self._number_on_wire(),
+            more=more,
+            where=self._usable(),
+        )
+        layout = Layout(columns)
         for records in read_records(self._connection.driver, query, layout, on_rows):
             yield native(records, layout)
+
+
+MOST_VALUES = 20
+LONGEST_VALUE = 64
+"""Of a column that is carried along: so many values, of so many characters."""
+
+
+def _require_coarse(name: str, values: int, longest: int) -> None:
+    if values > MOST_VALUES:
+        raise BadData(
+            f"[[keep_columns]]: column {name!r} has {values:,} values, more than the {MOST_VALUES} that "
+            "may be carried along",
+            remedy="make it coarser in a view, or keep other columns",
+        )
+    if longest > LONGEST_VALUE:
+        raise BadData(
+            f"[[keep_columns]]: column {name!r} has a value of {longest:,} characters, more than the "
+            f"{LONGEST_VALUE} that may be carried along",
+            remedy="shorten its values in a view, or keep other columns",
+        )
 
 
 def _condition(text: str) -> sql.Composable:
@@ -488,10 +568,20 @@ def _expanded(
     relation: Relation,
     mapping: Mapping,
     samples: sql.Composable,
-    columns: list[tuple[sql.Identifier, RelationColumn]]
-    | list[tuple[sql.Composable, RelationColumn]],
+    columns: Sequence[tuple[sql.Composable, RelationColumn]],
 ) -> tuple[Relation, Mapping]:
     """A subquery in place of the relation. The owner's condition is on the rows of trips."""
+    carried = {f"kept_{n}": name for n, name in enumerate(mapping.keep_columns, start=1)}
+    columns = [
+        *columns,
+        *(
+            (
+                sql.Identifier("trip", name),
+                replace(relation.column("[[keep_columns]]", name), name=alias),
+            )
+            for alias, name in carried.items()
+        ),
+    ]
     query = sql.SQL("(SELECT trip.{} AS {}, {} FROM (SELECT * FROM {}{}) AS trip {}) AS samples").format(
         sql.Identifier(mapping.object),
         sql.Identifier(_OBJECT),
@@ -512,5 +602,6 @@ def _expanded(
         lon=_X if _X in known else None,
         lat=_Y if _Y in known else None,
         filter=None,
+        keep_columns=tuple(carried),
     )
     return replace(relation, columns={_OBJECT: owner, **known}, expanded=query), mapped

@@ -131,6 +131,7 @@ def _dataset_tables(meta: sa.MetaData, own: str) -> None:
         *columns(sa.Text, "snap", "timezone"),
         *columns(sa.Text, "filter", "time_unit", "region", "period", null=True),
         column("max_exposure", DOUBLE, null=True),
+        column("keep_columns", pg.ARRAY(sa.Text), null=True),
         sa.Column(
             "current_build",
             sa.Integer,
@@ -159,6 +160,7 @@ def _dataset_tables(meta: sa.MetaData, own: str) -> None:
         *columns(sa.BigInteger, "rows", "samples", "segments", "time_step_us", "median_gap_us"),
         *columns(sa.Integer, "trajectories", "locations", "source_srid", "srid"),
         *columns(pg.JSONB, "excluded", "grid"),
+        column("kept", pg.JSONB(none_as_null=True), null=True),
         *columns(sa.Text, "snap", "fingerprint", "software"),
         *columns(sa.Text, "time_unit", "time_window", null=True),
         *columns(AT, "dropped_at", "window_begin", "window_end", null=True),
@@ -205,6 +207,7 @@ def _data_tables(meta: sa.MetaData) -> None:
         key("seq"),
         column("location_id", sa.Integer),
         column("at", AT),
+        column("kept", sa.SmallInteger, null=True),
     )
     partitioned(
         "segment",

@@ -24,11 +24,11 @@ from freqdp_db.methods.contract import StepContext
 from freqdp_db.methods.counts.contributions import Contributions
 from freqdp_db.methods.counts.family import contributions_to, design_of
 from freqdp_db.methods.counts.measuring import bounded_by, first_numbers, totals
-from freqdp_db.methods.counts.measuring import measured as measured_counts
+from freqdp_db.methods.counts.measuring import measure as measure_counts
 from freqdp_db.methods.counts.options import CountsOptions
 from freqdp_db.methods.counts.plan import plan_of as plan_of_counts
 from freqdp_db.methods.counts.plan import second_round
-from freqdp_db.methods.counts.tables import made_of
+from freqdp_db.methods.counts.tables import make_tables
 from freqdp_db.methods.synthesis.plan import FIRST_ROUND, SCALE, plan_of, planned_from
 from freqdp_db.methods.synthesis.public import Region, StrictOptions
 from freqdp_db.methods.synthesis.strict import carry_out, released_size
@@ -235,8 +235,8 @@ def _releases_of_counts(
     cells = _contributions(world, options, busiest[:1]).visits.cells(bins)
 
     def look(found: Contributions) -> dict[str, float]:
-        drawn = measured_counts(found, design, source)
-        made, seen = made_of(drawn, plan_of_counts(drawn, design)), {}
+        drawn = measure_counts(found, design, source)
+        made, seen = make_tables(drawn, plan_of_counts(drawn, design)), {}
         if "visits" in design.tables:
             table = made.table("visits")
             in_all = (table["zone"] == city) & (table["bin"] == 0)

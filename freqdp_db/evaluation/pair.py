@@ -26,7 +26,7 @@ from freqdp_db.methods.unlinking.clock import in_grains, nearest_tick
 from freqdp_db.methods.unlinking.samples import fold
 from freqdp_db.model.arrays import Flags, Groups, Ids, Ints, Metres
 from freqdp_db.model.days import DAY_US, HOUR_US, local_days, local_times
-from freqdp_db.model.trajectories import Areas, Build, Locations, Trajectories
+from freqdp_db.model.trajectories import Areas, Build, Codes, Locations, Trajectories
 from freqdp_db.progress import Progress
 from freqdp_db.release.request import Request
 from freqdp_db.release.verification import load_released, require_published
@@ -190,6 +190,12 @@ class ReleaseSeen:
         """Whether each sample is the last of its trajectory."""
         return self.trajectories.ends
 
+    @cached_property
+    def kept(self) -> Codes:
+        """A code for the values that each sample carries along; the same for all if it carries none."""
+        codes = self.trajectories.kept
+        return np.zeros(self.trajectories.samples, np.int16) if codes is None else codes
+
     def shown(self, x: Metres, y: Metres) -> tuple[Metres, Metres]:
         """Positions as the release shows them."""
         return (x, y) if self.grain_m is None else in_grains(x, y, self.grain_m)
@@ -271,6 +277,14 @@ class Case:
     def y(self) -> Metres:
         """Of each original sample."""
         return self.places.y[self.original.location]
+
+    @cached_property
+    def kept(self) -> Codes:
+        """The values that each original sample carries along, as the release has them."""
+        codes = self.original.kept
+        if codes is None or self.release.trajectories.kept is None:
+            return np.zeros(self.original.samples, np.int16)
+        return codes
 
     @cached_property
     def _judged(self) -> tuple[Metres, Metres]:

@@ -12,6 +12,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -26,7 +27,7 @@ from freqdp_db.evaluation.attacks.exposure import HEADLINE, is_exposure, measure
 from freqdp_db.evaluation.counts import membership_over_windows, window_scores
 from freqdp_db.evaluation.pair import Case, ReleaseSeen, Windows, load_case
 from freqdp_db.model.arrays import Groups, Ids, Ints, offsets_from
-from freqdp_db.model.trajectories import Areas, Locations, Trajectories
+from freqdp_db.model.trajectories import Areas, Codes, KeptColumns, Locations, Trajectories
 from freqdp_db.progress import Progress
 
 MOST_WINDOWS = 30
@@ -46,12 +47,15 @@ class Window:
     objects: list[str]
     """The key of each object of the case."""
     begin_us: int
+    kept: KeptColumns | None = None
+    """What the samples' codes stand for, if they carry columns along."""
 
 
 def join_windows(windows: Sequence[Window]) -> Case:
     """All windows as one release of all their objects; they are in order of time."""
     if len(windows) == 1:
         return windows[0].case
+    windows = _with_same_codes(windows)
     cases = [window.case for window in windows]
     numbers = number_objects([window.objects for window in windows])
     objects = max((int(n.max()) + 1 for n in numbers if len(n)), default=0)
@@ -62,6 +66,32 @@ def join_windows(windows: Sequence[Window]) -> Case:
         shown, shown_number = join_places([case.release.places for case in cases])
     release = _join_releases(windows, shown, shown_number, numbers)
     return Case(original, places, release, cases[0].timezone)
+
+
+def _with_same_codes(windows: Sequence[Window]) -> list[Window]:
+    """The same with one code for the same values in all windows: each build numbers them by itself."""
+    number: dict[Any, int] = {}
+    found = []
+    for window in windows:
+        if window.kept is None:
+            found.append(window)
+            continue
+        codes = [number.setdefault(values, len(number)) for values in window.kept.values]
+        anew = np.array(codes, np.int16)
+        case, release = window.case, window.case.release
+        original, side = (
+            t if t.kept is None else replace(t, kept=anew[t.kept])
+            for t in (case.original, release.trajectories)
+        )
+        recoded = replace(case, original=original, release=replace(release, trajectories=side))
+        found.append(replace(window, case=recoded))
+    return found
+
+
+def _kept_of(sides: Sequence[Trajectories]) -> Codes | None:
+    """The codes of all sides; None: some have none."""
+    codes = [side.kept for side in sides if side.kept is not None]
+    return np.concatenate(codes) if len(codes) == len(sides) else None
 
 
 def number_objects(keys: Sequence[list[str]]) -> list[Ints]:
@@ -99,7 +129,9 @@ def _by_object(
     start = np.zeros(count, np.int64)
     for side, of in zip(reversed(sides), reversed(objects), strict=True):
         start[of] = side.start
-    return Trajectories(offsets, location[order], at[order], start)
+    kept = _kept_of(sides)
+    codes = None if kept is None else kept[order]
+    return Trajectories(offsets, location[order], at[order], start, codes)
 
 
 def _join_releases(
@@ -114,6 +146,7 @@ def _join_releases(
         np.concatenate([n[side.location] for side, n in zip(sides, numbers, strict=True)]),
         np.concatenate([side.at for side in sides]),
         np.concatenate([side.start for side in sides]),
+        _kept_of(sides),
     )
     owner = np.concatenate(
         # -1: nobody's
@@ -265,7 +298,8 @@ def _read_window(database: Database, release: ReleaseRow) -> Window:
     assert build.window_begin is not None, "record_release lets no other build into a series"
     begin = round(build.window_begin.timestamp() * 1e6) - POSTGRES_EPOCH_US
     keys = load_object_keys(database, release.build_id)
-    return Window(load_case(database, release, Progress()), keys, begin)
+    case = load_case(database, release, Progress())
+    return Window(case, keys, begin, KeptColumns.of(build.kept))
 
 
 def _require_one_plane(database: Database, windows: Sequence[ReleaseRow]) -> None:

@@ -25,7 +25,7 @@ from freqdp_db.engines.partitions import Partitions
 from freqdp_db.engines.ranges import add
 from freqdp_db.errors import VerificationFailed
 from freqdp_db.methods.parameters import RELEASE, Parameter, parameters_of
-from freqdp_db.methods.relations import AREAS, TABLES, TRAJECTORIES, Relation
+from freqdp_db.methods.relations import AREAS, SAMPLES, TABLES, TRAJECTORIES, Kept, Relation
 from freqdp_db.model.arrays import Groups, Ids, Ints
 from freqdp_db.model.trajectories import (
     Areas,
@@ -232,7 +232,10 @@ class WorkingSet:
 def _hashes_of(partition: Partition, more_columns: list[NDArray[Any]]) -> bytes:
     """Concatenated SHA-256 of each trajectory: its locations, times and `more_columns`."""
     t = partition.trajectories
-    columns = [np.ascontiguousarray(column) for column in (t.location, t.at, *more_columns)]
+    carried = [] if t.kept is None else [t.kept]
+    columns = [
+        np.ascontiguousarray(column) for column in (t.location, t.at, *carried, *more_columns)
+    ]
     packed = [(column.view(np.uint8).data, column.itemsize) for column in columns]
     found = bytearray()
     for begin, end in pairwise(t.offsets.tolist()):
@@ -295,6 +298,8 @@ class Step(ABC, Generic[Options, Drawn, Logged]):
     """Whether it only uses `state.partitions`, so that workers can run it."""
     makes_areas: ClassVar[bool] = False
     """Whether its result has areas instead of positions."""
+    keeps_columns: ClassVar[bool] = False
+    """Whether each sample afterwards has the values that one sample carried along."""
     checked: ClassVar[Mapping[str, str]] = {}
     """For each count that `check` returns, its meaning in words."""
     foreseen: ClassVar[bool] = False
@@ -439,14 +444,25 @@ class Method:
         """The tables and views that its releases may consist of."""
         return self.publishes or (AREAS if self.makes_areas else TRAJECTORIES)
 
-    def relations_for(self, values: Mapping[str, Any]) -> tuple[Relation, ...]:
-        """The relations of a release with these values."""
+    def relations_for(self, values: Mapping[str, Any], kept: Kept = ()) -> tuple[Relation, ...]:
+        """The relations of a release with these values.
+
+        kept: columns that the build carries along.
+        """
         wanted = {
             "",
             *values.get(TABLES, ()),
             *(name for name, v in values.items() if v is not None),
         }
-        return tuple(relation for relation in self.relations if relation.chosen_by in wanted)
+        found = tuple(relation for relation in self.relations if relation.chosen_by in wanted)
+        if not self.keeps_columns:
+            return found
+        return tuple(r.with_kept(kept) if r.suffix == SAMPLES else r for r in found)
+
+    @property
+    def keeps_columns(self) -> bool:
+        """Whether released samples have the columns that the dataset keeps."""
+        return all(step.keeps_columns for step in self.steps) and not self.publishes
 
     @property
     def partitioned(self) -> bool:

@@ -71,6 +71,8 @@ def run_steps(
     originals: trajectories to start from instead of the build's.
     """
     trajectories = world.build.trajectories if originals is None else originals
+    if not method.keeps_columns and trajectories.kept is not None:
+        trajectories = replace(trajectories, kept=None)
     key = journal.key()
     state = WorkingSet(trajectories, world.locations, np.zeros(0, np.int64) if key is None else key)
     for number, step in enumerate(method.steps, start=1):

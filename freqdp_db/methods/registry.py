@@ -121,6 +121,7 @@ def declarations() -> dict[str, Any]:
             "spends": [p.name for p in method.parameters if p.share_of is not None and method.unit],
             "reads": [need.parameter for need in method.needs],
             "parameters": {p.name: p.declaration() for p in method.parameters},
+            "keeps_columns": method.keeps_columns,
             "relations": [relation.declaration() for relation in method.relations],
         }
         for method in METHODS.values()

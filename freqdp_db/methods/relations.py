@@ -7,7 +7,7 @@ made there in the owner's name is what the software declares, whoever asks for i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -18,13 +18,17 @@ Blocks: TypeAlias = Iterable[Any]
 """Rows as binary COPY has them, many whole rows in each block: see `db.copy`."""
 Rows: TypeAlias = "Callable[[WorkingSet, StepContext], Iterable[Mapping[str, Any]]]"
 """Rows by columns, many in each block: arrays of numbers, or lists of text and of geometries (EWKB)."""
+Kept: TypeAlias = tuple[tuple[str, str], ...]
+"""Columns that a build carries along: the name and the type of each."""
+SAMPLES = ""
+"""The suffix of the table of samples, which has such columns."""
 TABLES = "tables"
 """The parameter that says which of the relations of a method are wanted."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a relation. No column of a release is ever NULL."""
+    """A column of a relation. It is never NULL, but for those that are carried along."""
 
     name: str
     kind: str
@@ -60,6 +64,11 @@ class Relation:
     def names(self) -> list[str]:
         return [column.name for column in self.columns]
 
+    def with_kept(self, kept: Kept) -> Relation:
+        """The same with columns that samples carry along."""
+        more = (Column(name, kind, KEPT_COLUMN) for name, kind in kept)
+        return replace(self, columns=(*self.columns, *more))
+
     def comments(
         self, release: str, timezone: str, columns: Mapping[str, str] = MappingProxyType({})
     ) -> dict[str, str]:
@@ -83,6 +92,12 @@ class Relation:
         }
 
 
+FEWEST_OBJECTS = 10
+"""Values that fewer objects of a build have together are not published."""
+KEPT_COLUMN = (
+    "Of the source, as it is there. NULL: there is no value, or fewer than "
+    f"{FEWEST_OBJECTS} objects have this combination of values."
+)
 _ID = Column("trajectory_id", "int8", "The same id as in the table of samples.")
 _OWN_ID = Column(
     "trajectory_id", "int8", "An id of this release alone; says nothing about any object."

@@ -8,9 +8,9 @@ SRID; losses are whole millimetres.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,8 @@ from freqdp_db.model.arrays import (
     owners,
     rows_of,
 )
+
+Codes: TypeAlias = NDArray[np.int16]
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,8 @@ class Trajectories:
     at: Ints
     start: Ints
     """Time of a trajectory's first sample; of an emptied one, that of the first sample it had."""
+    kept: Codes | None = None
+    """A code for the values that each sample carries along: see `KeptColumns`. None: they carry none."""
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -83,12 +87,42 @@ class Trajectories:
     def take(self, chosen: Ints) -> Trajectories:
         """These trajectories, in this order."""
         rows, offsets = rows_of(self.offsets, chosen)
-        return Trajectories(offsets, self.location[rows], self.at[rows], self.start[chosen])
+        start = self.start[chosen]
+        return Trajectories(offsets, self.location[rows], self.at[rows], start, self.kept_of(rows))
 
     def where(self, kept: Flags) -> Trajectories:
         """Only these samples."""
-        lengths = np.bincount(self.owner[kept], minlength=len(self))
-        return Trajectories(offsets_from(lengths), self.location[kept], self.at[kept], self.start)
+        offsets = offsets_from(np.bincount(self.owner[kept], minlength=len(self)))
+        location, at = self.location[kept], self.at[kept]
+        return Trajectories(offsets, location, at, self.start, self.kept_of(kept))
+
+    def kept_of(self, samples: Ints | Flags) -> Codes | None:
+        """The codes of these samples."""
+        return None if self.kept is None else self.kept[samples]
+
+
+KeptValue: TypeAlias = str | bool | int | None
+
+
+@dataclass(frozen=True)
+class KeptColumns:
+    """Columns of the source that samples carry along: coarse, and declared public by their owner."""
+
+    columns: tuple[tuple[str, str], ...]
+    """The name of each, and its type in a release: text, bool, int2, int4 or int8."""
+    values: tuple[tuple[KeptValue, ...], ...]
+    """Of each code, the values of all columns. Those of code 0 are NULL."""
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any] | None) -> KeptColumns | None:
+        """As a build records them; None: it has none."""
+        if document is None:
+            return None
+        columns, values = ([tuple(row) for row in document[name]] for name in ("columns", "values"))
+        return cls(tuple(columns), tuple(values))
+
+    def document(self) -> dict[str, Any]:
+        return {"columns": list(map(list, self.columns)), "values": list(map(list, self.values))}
 
 
 @dataclass(frozen=True)
@@ -120,6 +154,8 @@ class Build:
     """Definitions of both reference systems, for methods that make places of their own."""
     tf: Ids | None = None
     """How many trajectories visit each location, as it is stored; None: it was not read."""
+    kept: KeptColumns | None = None
+    """What the samples' codes stand for; None: they carry no columns along."""
 
     def with_trajectories(
         self, trajectories: Trajectories, locations: Locations | None = None

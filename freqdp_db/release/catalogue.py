@@ -24,6 +24,7 @@ from freqdp_db.errors import PermissionMissing
 from freqdp_db.methods import kinds
 from freqdp_db.methods.contract import EXPOSES, WITHOUT_SAMPLES, Kind, Method
 from freqdp_db.methods.registry import find_method
+from freqdp_db.methods.relations import FEWEST_OBJECTS
 from freqdp_db.model.documents import Document, not_in_json, plain
 from freqdp_db.privacy.accounting import rounded_up
 from freqdp_db.privacy.guarantee import ProtectedUnit, in_short
@@ -143,12 +144,22 @@ _COUNTED: dict[Kind, str] = {
 """What of the truth is missing in numbers."""
 
 
-def notes_for(kind: Kind, values: Mapping[str, Any], timezone: str, snap: str) -> list[str]:
+def notes_for(
+    kind: Kind, values: Mapping[str, Any], timezone: str, snap: str, kept: Sequence[str] = ()
+) -> list[str]:
     """Sentences for a release of a kind, with these values of its parameters.
 
-    snap: how the places of its build were made.
+    snap: how the places of its build were made. kept: columns that its samples carry along.
     """
-    return [_times(kind, values, timezone), *_places(kind, values, snap), _COUNTED[kind]]
+    carried = []
+    if kept:
+        carried = [
+            f"{', '.join(kept)}: values of the source. NULL where the source has none, or fewer than "
+            f"{FEWEST_OBJECTS} objects have the combination."
+        ]
+        if kind == "edited":
+            carried[0] += " An inserted sample has those of the sample before it."
+    return [_times(kind, values, timezone), *_places(kind, values, snap), *carried, _COUNTED[kind]]
 
 
 def _times(kind: Kind, values: Mapping[str, Any], timezone: str) -> str:
@@ -183,7 +194,7 @@ def catalogue_entry(
     steps = list_steps(database, release.release_id)
     errors = request.remarks([step.counts for step in steps]).errors
     snap = find_build(database, release.build_id).snap
-    notes = notes_for(request.method.kind, request.values, timezone, snap)
+    notes = notes_for(request.method.kind, request.values, timezone, snap, request.kept_names)
     for_analysts = " ".join([request.method.for_analysts, *notes, *errors])
     said, columns = (
         release_comment(release.name, release.guarantee, for_analysts),

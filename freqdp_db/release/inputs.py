@@ -211,6 +211,16 @@ def notes_for_persons(
     return [in_options(line) for line in said]
 
 
+def notes_on_columns(request: Request) -> list[str]:
+    """What the curator should know where a method cannot carry along what the build has."""
+    if not request.kept or request.method.keeps_columns:
+        return []
+    names = ", ".join(name for name, _ in request.kept)
+    return [
+        f"Note: method {request.method.name} cannot carry {names} along: the release is without."
+    ]
+
+
 # The search over the tables of a build, and how much of them it may hold.
 
 

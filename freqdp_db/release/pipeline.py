@@ -20,7 +20,12 @@ from freqdp_db.db.builds import BuildRow, find_build, sweep_builds, window_name
 from freqdp_db.db.connection import Connection, Database, hold
 from freqdp_db.db.datasets import DatasetRow, get_dataset
 from freqdp_db.db.ledger import require_booked
-from freqdp_db.db.published import missing_message, require_current_names_free, require_replaceable
+from freqdp_db.db.published import (
+    missing_message,
+    require_current_names_free,
+    require_replaceable,
+    require_same_columns,
+)
 from freqdp_db.db.releases import ReleaseRow, StepRow
 from freqdp_db.db.schema import require_declared
 from freqdp_db.db.source import relation_exists
@@ -47,6 +52,7 @@ from freqdp_db.release.inputs import (
     DEFAULT_MEMORY,
     make_world,
     notes_for_persons,
+    notes_on_columns,
     read_inputs,
     require_public_inputs,
     require_public_tables,
@@ -144,7 +150,8 @@ def _find_or_record(
             build=build, replaces=replaces,
         )  # fmt: skip
         read_inputs(database, build, dataset.mapping.timezone, request.method, request.values)
-        for text in notes_for_persons(database, dataset, build, request):
+        notes = notes_for_persons(database, dataset, build, request)
+        for text in notes + notes_on_columns(request):
             progress.note(text)
         releases.lock_build(connection, build.build_id)
         if name is None:
@@ -156,6 +163,8 @@ def _find_or_record(
                 require_replaceable(
                     connection, dataset.name, series, request.relations, build.source_srid
                 )
+        elif series is not None and request.method.keeps_columns:
+            require_same_columns(connection, series, request.relations, request.kept)
         release = releases.record_release(
             connection,
             name=name,

@@ -33,6 +33,7 @@ from freqdp_db.release.inputs import (
     DEFAULT_MEMORY,
     make_world,
     notes_for_persons,
+    notes_on_columns,
     read_inputs,
     require_public_inputs,
     search_within,
@@ -234,7 +235,7 @@ def make_plan(
         not_covered=not_covered,
         refused=refused,
         basis=basis,
-        notes=notes_for_persons(database, dataset, row, request),
+        notes=notes_for_persons(database, dataset, row, request) + notes_on_columns(request),
     )
 
 

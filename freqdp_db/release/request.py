@@ -20,7 +20,8 @@ from freqdp_db.methods.contract import Counts, Method, options_of
 from freqdp_db.methods.kinds import Flag, Stretch, Whole, plain
 from freqdp_db.methods.parameters import Parameter
 from freqdp_db.methods.registry import find_method, require_named, suffixes
-from freqdp_db.methods.relations import Relation
+from freqdp_db.methods.relations import Kept, Relation
+from freqdp_db.model.trajectories import KeptColumns
 from freqdp_db.privacy.guarantee import ProtectedUnit
 
 MAX_NAME_BYTES = 55
@@ -43,6 +44,8 @@ class Request:
     method: Method
     values: Mapping[str, Any]
     """Of every parameter that has one."""
+    kept: Kept = ()
+    """Columns that samples of the build carry along, once it is known."""
 
     @classmethod
     def parse(cls, method: str | None, **given: Any) -> Request:
@@ -72,12 +75,18 @@ class Request:
             name: Decimal(repr(value)) if isinstance(value, float) else value
             for name, value in release.parameters.items()
         }
-        return cls._read(release.method, exact, text=False, recorded=True)
+        asked = cls._read(release.method, exact, text=False, recorded=True)
+        return replace(asked, kept=tuple((name, kind) for name, kind in release.kept or ()))
 
     @property
     def relations(self) -> tuple[Relation, ...]:
         """The tables and views that the release consists of."""
-        return self.method.relations_for(self.values)
+        return self.method.relations_for(self.values, self.kept)
+
+    @property
+    def kept_names(self) -> list[str]:
+        """The columns that released samples carry along."""
+        return [name for name, _ in self.kept] if self.method.keeps_columns else []
 
     @property
     def spend(self) -> Decimal:
@@ -126,13 +135,14 @@ class Request:
     def with_facts(self, dataset: DatasetRow, build: BuildRow) -> Request:
         """What is known of the dataset and its build, filled in; refused where a guarantee needs it."""
         declared = {p.name: p for p in self.method.parameters}
-        values = dict(self.values)
+        values, kept = dict(self.values), KeptColumns.of(build.kept)
+        columns = () if kept is None else kept.columns
         for p in declared.values():
             if p.of_build is not None and p.name not in values:
                 filled = p.of_build(build)
                 values |= {} if filled is None else {p.name: filled}
         if self.method.unit != "person" or "region" not in declared:
-            return replace(self, values=values)
+            return replace(self, values=values, kept=columns)
         if build.window_begin is not None and build.window_end is not None:
             if "period" in self.values:
                 raise BadInput(
@@ -160,7 +170,7 @@ class Request:
                 remedy=f"say the region (freqdp dataset set {shlex.quote(dataset.name)} --region ...), "
                 f"then make a new one: freqdp dataset build {shlex.quote(dataset.name)}",
             )
-        return replace(self, values=values)
+        return replace(self, values=values, kept=columns)
 
     def document(self) -> dict[str, Any]:
         """The parameters as they are stored and hashed."""
@@ -199,6 +209,12 @@ class Request:
 
     def guarantee(self, protected: ProtectedUnit, others: Sequence[str] = ()) -> dict[str, Any]:
         """For objects of such a source. `others`: what other releases of them show."""
+        if self.kept_names:
+            names = ", ".join(self.kept_names)
+            others = [
+                *others,
+                f"the values of {names}: they are published as they are, and narrow down whose a sample is",
+            ]
         return self.method.guarantee(self.values, protected).document(
             self.method.name,
             self.method.kind,

@@ -25,6 +25,7 @@ from freqdp_db.db.copy import (
     box_bytes,
     encode_columns,
     encode_lines,
+    encode_values,
     point_bytes,
     range_bytes,
 )
@@ -38,7 +39,7 @@ from freqdp_db.methods.frequency.partition import Partition
 from freqdp_db.methods.relations import Blocks, Relation
 from freqdp_db.model.arrays import Ints, Metres, offsets_from, rows_of, within
 from freqdp_db.model.days import local_days
-from freqdp_db.model.trajectories import MM_PER_M, Areas, Locations, Trajectories
+from freqdp_db.model.trajectories import MM_PER_M, Areas, KeptColumns, Locations, Trajectories
 from freqdp_db.progress import Stage
 from freqdp_db.release.request import Request
 
@@ -121,6 +122,8 @@ class ReleasedTable:
     srid: int
     timezone: str
     """Of the days that lines are cut into."""
+    kept: KeptColumns | None = None
+    """What the codes of samples that carry columns along stand for."""
 
     @classmethod
     def of(cls, state: WorkingSet, world: StepContext, order: Ints) -> ReleasedTable:
@@ -132,7 +135,7 @@ class ReleasedTable:
         areas = None if state.areas is None else SourceCoordinates(build).areas(state.areas)
         return cls(
             state.trajectories, order, state.key, x, y, state.places, areas, build.source_srid,
-            build.timezone,
+            build.timezone, build.kept,
         )  # fmt: skip
 
     @property
@@ -155,7 +158,14 @@ class ReleasedTable:
             begin = end
 
     def points(self) -> Iterator[NDArray[Any]]:
-        """Packed rows (trajectory_id, seq, at, geom), and area and interval where there are any."""
+        """Packed rows (trajectory_id, seq, at, geom), and area and interval where there are any.
+
+        What samples carry along follows.
+        """
+        carried = None
+        if self.trajectories.kept is not None:
+            assert self.kept is not None, "codes are of a build that has kept columns"
+            carried = encode_values(self.kept)
         geometry = point_bytes(self.x, self.y, self.srid)
         for batch in self._batches(_CHUNK):
             source, offsets = rows_of(self.trajectories.offsets, batch)
@@ -172,7 +182,9 @@ class ReleasedTable:
                     a.x_min[source], a.y_min[source], a.x_max[source], a.y_max[source], self.srid
                 )
                 columns["during"] = range_bytes(self.trajectories.at[source], a.until[source])
-            yield self.layout.pack(**columns)
+            rows = self.layout.pack(**columns)
+            codes = self.trajectories.kept_of(source)
+            yield rows if carried is None or codes is None else carried.append_to(rows, codes)
 
     def lines(self) -> Iterator[NDArray[np.uint8]]:
         """Rows (trajectory_id, day, LineStringM) of the days with at least two samples."""
@@ -361,8 +373,9 @@ def _exchange(
     limits = [None, *(int(key[order[begin]]) for begin, _ in ranges[1:]), None]
     pieces = partitions.shuffle(_take, wanted, _join, ranges)
     places = partitions.map(_places_of)
-    srid, timezone = world.build.source_srid, world.build.timezone
-    return pieces.map(_as_table, places, srid, timezone), list(pairwise(limits))
+    build = world.build
+    shown = build.source_srid, build.timezone, build.kept
+    return pieces.map(_as_table, places, *shown), list(pairwise(limits))
 
 
 def _places_of(partition: Partition) -> Locations:
@@ -378,18 +391,23 @@ def _join(pieces: list[_Piece]) -> _Piece:
     """The trajectories of all pieces, in the order of their released ids."""
     key = np.concatenate([key for key, _ in pieces])
     lengths = np.concatenate([own.lengths for _, own in pieces])
+    carried = [] if pieces[0][1].kept is None else ["kept"]
     whole = Trajectories(
         offsets_from(lengths),
-        *(
-            np.concatenate([getattr(own, column) for _, own in pieces])
-            for column in ("location", "at", "start")
-        ),
+        **{
+            column: np.concatenate([getattr(own, column) for _, own in pieces])
+            for column in ("location", "at", "start", *carried)
+        },
     )
     order = np.argsort(key)
     return key[order], whole.take(order)
 
 
-def _as_table(piece: _Piece, places: Locations, srid: int, timezone: str) -> ReleasedTable:
+def _as_table(
+    piece: _Piece, places: Locations, srid: int, timezone: str, kept: KeptColumns | None
+) -> ReleasedTable:
     key, trajectories = piece
     x, y = places.in_source()
-    return ReleasedTable(trajectories, np.arange(len(key)), key, x, y, places, None, srid, timezone)
+    return ReleasedTable(
+        trajectories, np.arange(len(key)), key, x, y, places, None, srid, timezone, kept
+    )

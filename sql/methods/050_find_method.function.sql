@@ -31,7 +31,8 @@ BEGIN
                 'spends', (chosen -> 'spends') || (next -> 'spends'),
                 'reads', (chosen -> 'reads') || (next -> 'reads'),
                 'parameters', (next -> 'parameters') || (chosen -> 'parameters'),
-                'relations', next -> 'relations'
+                'relations', next -> 'relations',
+                'keeps_columns', (chosen -> 'keeps_columns')::boolean AND (next -> 'keeps_columns')::boolean
             );
         END IF;
     END LOOP;
@@ -44,5 +45,5 @@ END;
 $body$;
 
 COMMENT ON FUNCTION ${private}.find_method(text) IS
-'What a method, or several that follow each other (`lg+swap`), declare: kind, unit, whether analysts may ever have its releases, what is spent, which parameters name relations that are read, parameters, and the relations of its releases.';
+'What a method, or several that follow each other (`lg+swap`), declare: kind, unit, whether analysts may ever have its releases, what is spent, which parameters name relations that are read, parameters, the relations of its releases, and whether their samples carry along what the build keeps.';
 REVOKE ALL ON FUNCTION ${private}.find_method(text) FROM PUBLIC;

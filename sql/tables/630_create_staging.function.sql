@@ -44,10 +44,22 @@ BEGIN
             EXECUTE format('ALTER TABLE %I.%I ALTER COLUMN %I SET STORAGE EXTERNAL', ${private:name}, made, item.name);
         END IF;
     END LOOP;
+    IF create_staging.suffix = '' AND (${private}.find_method(create_staging.method::text) ->> 'keeps_columns')::boolean THEN
+        FOR item IN
+            SELECT c.value ->> 0 AS name, c.value ->> 1 AS kind
+            FROM ${private}.release AS r
+            JOIN ${private}.build AS b ON b.build_id = r.build_id
+            CROSS JOIN LATERAL jsonb_array_elements(b.kept -> 'columns') WITH ORDINALITY AS c (value, place)
+            WHERE r.release_id = create_staging.release AND c.value ->> 1 IN ('text', 'bool', 'int2', 'int4', 'int8')
+            ORDER BY c.place
+        LOOP
+            EXECUTE format('ALTER TABLE %I.%I ADD COLUMN %I pg_catalog.%I', ${private:name}, made, item.name, item.kind);
+        END LOOP;
+    END IF;
     PERFORM ${private}.let_runners_fill(made::text);
 END;
 $body$;
 
 COMMENT ON FUNCTION ${private}.create_staging(int, text, text, int) IS
-'Makes an empty table for a release that is being written, as its method declares the one of this suffix; runners may read and fill it. In a series of windows every row has the first day of its window.';
+'Makes an empty table for a release that is being written, as its method declares the one of this suffix; runners may read and fill it. In a series of windows every row has the first day of its window. The table of samples has the columns that the build carries along, if the method can.';
 REVOKE ALL ON FUNCTION ${private}.create_staging(int, text, text, int) FROM PUBLIC;

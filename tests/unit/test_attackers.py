@@ -178,8 +178,9 @@ def in_pieces(side: Trajectories, places: Locations, shuffled: bool = False) -> 
     piece = side.owner[kept].astype(np.int64) * 1000 + side.at[kept] // MINUTE // (20 + QUIET)
     offsets = np.append(np.flatnonzero(np.diff(piece, prepend=-1)), len(kept))
     pieces = Trajectories(
-        offsets.astype(np.int64), side.location[kept], side.at[kept], side.at[kept[offsets[:-1]]]
-    )
+        offsets.astype(np.int64), side.location[kept], side.at[kept], side.at[kept[offsets[:-1]]],
+        side.kept_of(kept),
+    )  # fmt: skip
     owner: Ids = side.owner[kept]
     if shuffled:
         begins = pieces.at[pieces.offsets[:-1]]
@@ -218,6 +219,34 @@ def test_nothing_is_learnt_from_pieces_that_are_shuffled() -> None:
     found = relinked(case)
     assert found["relink"] < 0.1
     assert found["exposure.relink.1"] < 0.12, "the known piece, and nothing beyond it"
+
+
+def test_values_that_pieces_carry_along_join_them() -> None:
+    """Whose each piece is was dealt anew, so that places say nothing; two people have each value."""
+    side, places = walkers(4)
+    town = Locations(places.x % 2_000, places.y % 2_000)
+    case = in_pieces(side, town, shuffled=True)
+    values = (case.release.owners % 30).astype(np.int16)
+    found = []
+    for kept in (None, values, rng_of(6).permutation(values)):
+        carried = replace(case.release.trajectories, kept=kept)
+        found.append(relinked(replace(case, release=replace(case.release, trajectories=carried))))
+    without, told, noise = (f["relink"] for f in found)
+    assert without < 0.1 and noise < 0.1
+    assert told > 0.3 and found[1]["relink.precision"] > 0.3
+
+
+def test_who_knows_a_sample_knows_its_values() -> None:
+    """Two at one place and time: the value says which of them is meant."""
+    rows: Rows = [[(0, 0.0), (1, 1.0)], [(0, 0.0), (2, 1.0)]]
+    original = side_of(rows)
+    for kept, right in ((None, 0.5), ([1, 1, 2, 2], 1.0), ([0, 0, 0, 0], 0.5)):
+        codes = None if kept is None else np.array(kept, np.int16)
+        side = replace(original, kept=codes)
+        case = Case(side, GRID, ReleaseSeen(side, GRID))
+        known = KnownSamples(np.array([0, 1, 2]), np.array([0, 2]))
+        picks = [SightingIndex(case.release).find(case, known, rng_of(s)).pick for s in range(200)]
+        assert np.mean(np.array(picks) == [0, 1]) == pytest.approx(right, abs=0.1)
 
 
 def at_crossings(seed: int, fair: bool) -> ReleaseSeen:

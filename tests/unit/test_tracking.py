@@ -100,6 +100,22 @@ def test_a_crowd_hides() -> None:
     assert crowd["exposure.tracked.10"] < 0.5 * alone["exposure.tracked.10"]
 
 
+def test_values_that_are_carried_along_tell_a_crowd_apart() -> None:
+    """Ten of 150 have each value. Values that are dealt anew to every sample tell nothing."""
+    build = walkers(0.0, 300.0, 150)
+    side = build.trajectories
+    values = (side.owner % 15).astype(np.int16)
+    kept = [None, values, np.random.default_rng(3).permutation(values)]
+    without, told, noise = (
+        tracked(case_of(replace(build, trajectories=replace(side, kept=codes))))[
+            "exposure.tracked.10"
+        ]
+        for codes in kept
+    )
+    assert told > 1.5 * without
+    assert noise < 1.2 * without
+
+
 def drivers(count: int, seed: int = 1) -> Build:
     """Objects that drive straight on at 20 m/s through each other, a sample a minute."""
     rng = np.random.default_rng(seed)

@@ -7,6 +7,9 @@ For `exposure.x` the trajectory that holds most of them exactly fits best; among
 most of them nearby (200 m, 5 min). Where samples were made areas, what fits is what contains them.
 For `exposure.near` each known sample speaks for itself: the trajectory that holds it is the object's for
 some time before and after.
+
+Who knows a sample knows the values that it carries along, if the release has such columns: one that carries
+others is not it.
 """
 
 from __future__ import annotations
@@ -215,12 +218,13 @@ class SightingIndex:
         release = self.release
         x, y = release.shown(case.x[known.position], case.y[known.position])
         at = release.coarse(case.original.at[known.position])
+        kept = case.kept[known.position]
         side, chance = release.trajectories, rng.random(len(case))
         if release.areas is None:
             keys, order, frame = self._grid
             parts = map_ranges(
-                _sight, known.offsets, known.offsets, x, y, at, keys, order, frame, release.x,
-                release.y, side.at, release.trajectory, len(side), chance,
+                _sight, known.offsets, known.offsets, x, y, at, kept, keys, order, frame, release.x,
+                release.y, side.at, release.kept, release.trajectory, len(side), chance,
             )  # fmt: skip
         else:
             parts = map_ranges(
@@ -231,8 +235,11 @@ class SightingIndex:
 
 
 @njit(nogil=True, cache=True)
-def _near(x, y, at, keys, order, frame, rx, ry, rat, out):  # type: ignore[no-untyped-def]
-    """Released samples within reach of a place and time into `out`, which grows; and their number."""
+def _near(x, y, at, value, keys, order, frame, rx, ry, rat, values, out):  # type: ignore[no-untyped-def]
+    """Released samples within reach of a place and time into `out`, which grows; and their number.
+
+    value: what they carry along.
+    """
     n = 0
     column, row = int(np.floor(x / NEAR_M)), int(np.floor(y / NEAR_M))
     window = at // NEAR_US
@@ -252,6 +259,8 @@ def _near(x, y, at, keys, order, frame, rx, ry, rat, out):  # type: ignore[no-un
                 while k < len(keys) and keys[k] == key:
                     p = order[k]
                     k += 1
+                    if values[p] != value:
+                        continue
                     dx, dy = rx[p] - x, ry[p] - y
                     if abs(rat[p] - at) <= NEAR_US and dx * dx + dy * dy <= NEAR_M * NEAR_M:
                         if n == len(out):
@@ -286,7 +295,8 @@ def _best(touched, n, points, chance):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _sight(  # type: ignore[no-untyped-def]
-    first, last, offsets, x, y, at, keys, order, frame, rx, ry, rat, carrier, carriers, chance,
+    first, last, offsets, x, y, at, kept, keys, order, frame, rx, ry, rat, values, carrier, carriers,
+    chance,
 ):  # fmt: skip
     begin = offsets[first]
     pick, score = np.empty(last - first, np.int64), np.empty(last - first, np.int64)
@@ -299,7 +309,9 @@ def _sight(  # type: ignore[no-untyped-def]
     for u in range(first, last):
         n = 0
         for i in range(offsets[u], offsets[u + 1]):
-            near, count = _near(x[i], y[i], at[i], keys, order, frame, rx, ry, rat, near)
+            near, count = _near(
+                x[i], y[i], at[i], kept[i], keys, order, frame, rx, ry, rat, values, near
+            )
             for k in range(count):
                 t = carrier[near[k]]
                 if seen[t] != i:
@@ -315,7 +327,9 @@ def _sight(  # type: ignore[no-untyped-def]
         for k in range(n):
             points[touched[k]] = 0
         for i in range(offsets[u], offsets[u + 1]):
-            near, count = _near(x[i], y[i], at[i], keys, order, frame, rx, ry, rat, near)
+            near, count = _near(
+                x[i], y[i], at[i], kept[i], keys, order, frame, rx, ry, rat, values, near
+            )
             rank = 0
             for k in range(count):
                 p = near[k]

@@ -1,16 +1,16 @@
 """`exposure.tracked.<k>`: single samples that are claimed from a few known ones, where no id joins them.
 
-Samples of one place and time are one mark. From the mark of each known sample the attacker does two
-things.
+Samples of one place and time that carry the same values along are one mark. From the mark of each known
+sample the attacker does two things.
 
 He *follows* from mark to mark, both ways. Candidates are the marks of the next ticks within reach. Of each
 it is known how far it is from the last mark and from where the last velocity leads, how many others are as
-near, how many marks were as near to it, and how often its place occurs. The chance of a mark is the product
-of the chances on the way to it.
+near, how many marks were as near to it, and how often its place occurs. Marks that carry other values along
+come after those with the same. The chance of a mark is the product of the chances on the way to it.
 
-He *stays*: marks of the same place before and after may be of the same visit, or of another one. Of each it
-is known how long before or after it is, how many marks and samples lie between, for how long the place was
-empty between, and how often it occurs.
+He *stays*: marks of the same place and values, before and after, may be of the same visit, or of another
+one. Of each it is known how long before or after it is, how many marks and samples lie between, for how
+long the place was empty between, and how often it occurs.
 
 Gradient-boosted trees that learnt from half of the objects give the chances. He claims the samples of all
 marks with a chance above a threshold.
@@ -36,9 +36,12 @@ from freqdp_db.evaluation.attacks.known_samples import (
 from freqdp_db.evaluation.attacks.learning import LEAST, Scorer, chances, cross_test, trees
 from freqdp_db.evaluation.pair import Case, ReleaseSeen
 from freqdp_db.model.arrays import Flags, Ints, Metres, new_rows, offsets_of
+from freqdp_db.model.trajectories import Codes
 
 TRACKED = (1, 10)
 _CELL_M = 500.0
+_OTHER_VALUES_M = 3_000.0
+"""A mark that carries other values along is as far as one so much farther away."""
 _FASTEST_M_S = 35.0
 _FARTHEST_M = 6_000.0
 _LEAST_M = 100.0
@@ -67,7 +70,7 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Marks:
-    """Released samples of one place and tick, in order of (tick, column, row)."""
+    """Released samples of one place, tick and values, in order of (tick, column, row)."""
 
     key: Ints
     frame: Ints
@@ -75,6 +78,8 @@ class Marks:
     x: Metres
     y: Metres
     tick: Ints
+    kept: Codes
+    """What the samples carry along."""
     offsets: Ints
     sample: Ints
     of_sample: Ints
@@ -82,8 +87,10 @@ class Marks:
 
     @cached_property
     def place(self) -> Ints:
-        """A number for the place of each mark."""
-        number: Ints = np.unique(self.x + 1j * self.y, return_inverse=True)[1].reshape(-1)
+        """A number for the place of each mark, and what it carries along."""
+        place = np.unique(self.x + 1j * self.y, return_inverse=True)[1].reshape(-1)
+        values = int(self.kept.max(initial=0)) + 1
+        number: Ints = np.unique(place * values + self.kept, return_inverse=True)[1]
         return number
 
     @cached_property
@@ -108,8 +115,8 @@ def find_marks(release: ReleaseSeen) -> Marks:
         int(v.max(initial=0)) - least + 1 for v, least in ((column, low[1]), (row, low[2]))
     )
     key = ((tick - low[0]) * columns + column - low[1]) * rows + row - low[2]
-    order = np.lexsort((release.y, release.x, key))
-    fresh = new_rows(key[order], release.x[order], release.y[order])
+    order = np.lexsort((release.kept, release.y, release.x, key))
+    fresh = new_rows(key[order], release.x[order], release.y[order], release.kept[order])
     first = np.flatnonzero(fresh)
     of_sample = np.empty(len(order), np.int64)
     of_sample[order] = np.cumsum(fresh) - 1
@@ -120,6 +127,7 @@ def find_marks(release: ReleaseSeen) -> Marks:
         release.x[head],
         release.y[head],
         tick[head],
+        release.kept[head],
         np.append(first, len(order)),
         order,
         of_sample,
@@ -145,8 +153,8 @@ class Walkers:
 (
     _AWAY, _OFF, _FAR_OFF, _SECONDS, _SPEED, _SPEED_BEFORE, _COSINE, _NEARER, _FITTER, _MARGIN,
     _FIT_MARGIN, _EARLIER, _IN_REACH, _SIZE, _SIZE_BEFORE, _VISITS, _VISITS_BEFORE, _RIVALS, _HOUR,
-    _FEATURES,
-) = range(20)  # fmt: skip
+    _SAME, _FEATURES,
+) = range(21)  # fmt: skip
 
 
 @njit(nogil=True, cache=True)
@@ -161,15 +169,16 @@ def _cells_within(px, py, reach, frame):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _rivals(mark, other, away, key, frame, x, y, tick):  # type: ignore[no-untyped-def]
-    """Other marks of the walker's tick that are nearer to a candidate than the walker is."""
+def _rivals(mark, other, away, key, frame, x, y, tick, kept):  # type: ignore[no-untyped-def]
+    """Other marks of the walker's tick that are nearer to a candidate than the walker is, and like it."""
     west, east, south, north = _cells_within(x[other], y[other], away, frame)
     nearer = 0
     for column in range(west, east + 1):
         base = ((tick[mark] - frame[0]) * frame[3] + column) * frame[4]
         k = np.searchsorted(key, base + south)
         while k < len(key) and key[k] <= base + north:
-            if k != mark and np.hypot(x[k] - x[other], y[k] - y[other]) < away:
+            alike = kept[k] == kept[other]
+            if alike and k != mark and np.hypot(x[k] - x[other], y[k] - y[other]) < away:
                 nearer += 1
             k += 1
     return nearer
@@ -177,13 +186,13 @@ def _rivals(mark, other, away, key, frame, x, y, tick):  # type: ignore[no-untyp
 
 @njit(nogil=True, cache=True)
 def _look_around(  # type: ignore[no-untyped-def]
-    first, last, at, vx, vy, way, ticks, key, frame, x, y, tick, tick_s, size, visits
+    first, last, at, vx, vy, way, ticks, key, frame, x, y, tick, tick_s, kept, size, visits
 ):
     """The marks that each walker may go on to, -1: no more; and what is known of each."""
     walkers = last - first
     found = np.full((walkers, _CANDIDATES), -1, np.int64)
     told = np.full((walkers, _CANDIDATES, _FEATURES), np.nan, np.float32)
-    cost = np.empty(_CANDIDATES)
+    cost, other_values = np.empty(_CANDIDATES), np.empty(_CANDIDATES)
     for n in range(walkers):
         mark, ux, uy = at[first + n], vx[first + n], vy[first + n]
         moving = not np.isnan(ux)
@@ -208,6 +217,7 @@ def _look_around(  # type: ignore[no-untyped-def]
                             memory = min(seconds, _MEMORY_S)
                             worth = min(away, np.hypot(dx - ux * memory, dy - uy * memory))
                         worth += _WAITING_M_S * seconds
+                        worth += _OTHER_VALUES_M * (kept[k] != kept[mark])
                         if count < _CANDIDATES or worth < cost[count - 1]:
                             count = min(count + 1, _CANDIDATES)
                             i = count - 1
@@ -233,7 +243,9 @@ def _look_around(  # type: ignore[no-untyped-def]
             out[_IN_REACH] = in_reach
             out[_SIZE], out[_SIZE_BEFORE] = size[k], size[mark]
             out[_VISITS], out[_VISITS_BEFORE] = visits[k], visits[mark]
-            out[_RIVALS] = _rivals(mark, k, away, key, frame, x, y, tick)
+            out[_RIVALS] = _rivals(mark, k, away, key, frame, x, y, tick, kept)
+            out[_SAME] = kept[k] == kept[mark]
+            other_values[i] = _OTHER_VALUES_M * (1.0 - out[_SAME])
             out[_HOUR] = tick[mark] * tick_s % 86_400 // 3_600
         for i in range(count):
             out = told[n, i]
@@ -241,13 +253,13 @@ def _look_around(  # type: ignore[no-untyped-def]
             nearest, fittest = np.inf, np.inf
             for j in range(count):
                 if j != i:
-                    other = told[n, j]
-                    out[_NEARER] += other[_AWAY] < out[_AWAY]
+                    other, farther = told[n, j], other_values[j] - other_values[i]
+                    out[_NEARER] += other[_AWAY] + farther < out[_AWAY]
                     out[_EARLIER] += other[_SECONDS] < out[_SECONDS]
-                    nearest = min(nearest, other[_AWAY])
+                    nearest = min(nearest, other[_AWAY] + farther)
                     if moving:
-                        out[_FITTER] += other[_OFF] < out[_OFF]
-                        fittest = min(fittest, other[_OFF])
+                        out[_FITTER] += other[_OFF] + farther < out[_OFF]
+                        fittest = min(fittest, other[_OFF] + farther)
             if count > 1:
                 out[_MARGIN] = nearest - out[_AWAY]
                 out[_FIT_MARGIN] = fittest - out[_OFF]
@@ -258,7 +270,7 @@ def look_around(marks: Marks, walkers: Walkers, ticks: int) -> tuple[Ints, Float
     """Of each walker: candidates, -1 where there are no more; and what is known of them."""
     parts = map_each(
         _look_around, len(walkers), walkers.mark, walkers.vx, walkers.vy, walkers.way, ticks,
-        marks.key, marks.frame, marks.x, marks.y, marks.tick, marks.tick_us / 1e6,
+        marks.key, marks.frame, marks.x, marks.y, marks.tick, marks.tick_us / 1e6, marks.kept,
         np.diff(marks.offsets), marks.visits,
     )  # fmt: skip
     found, told = joined(parts)

@@ -3,7 +3,8 @@
 A *run* is a stretch of a released trajectory that is one object's: it ends with the trajectory, and
 where identities may have been swapped. Which run goes on from which is learnt. Candidates know the
 published rule: at a swap, the continuations of all who met; at a cut, starts after the quiet time that
-can be reached, starts soon after it that are near, and starts up to 14 h later that are very near.
+can be reached, starts soon after it that are near, and starts up to 14 h later that are very near. Where
+samples carry columns along, starts with the values of the end come first.
 Gradient-boosted trees that learnt from the true links of half of the objects give each pair its odds.
 These are normalised over all that may follow an end and all that may precede a start, with "nobody" among
 them, and links are taken one to one, the likeliest first. From the runs of known samples the attacker
@@ -45,6 +46,8 @@ _CLASSES = 3
 _SLOWEST_M_S, _MEMORY_S, _TURN_S = 0.5, 90.0, 30.0
 _METRES_PER_S = 100.0 / 3600
 """Of starts hours later: an hour is as far as 100 m."""
+_OTHER_VALUES_M = 3_000.0
+"""A start that carries other values along than the end is as far as one so much farther away."""
 _CHUNK = 500_000
 _MOST_TO_LEARN = 200_000
 _TREES: dict[str, Any] = {"max_iter": 80, "max_depth": 6, "learning_rate": 0.15}
@@ -170,8 +173,9 @@ def _pairs_of_pieces(
     soon = max(_SOON_US, 2 * (release.clock_us or 0))
     parts = map_each(
         _find_starts, len(ends), release.x[tail], release.y[tail], side.at[tail],
-        traits[ends].astype(np.float64), x, y, at, traits[starts].astype(np.float64), by_cell,
-        cells, begins, release.quiet_after(side.at[tail]), soon, max(soon, _LATER_US),
+        release.kept[tail], traits[ends].astype(np.float64), x, y, at,
+        release.kept[runs.first[starts]], traits[starts].astype(np.float64), by_cell, cells, begins,
+        release.quiet_after(side.at[tail]), soon, max(soon, _LATER_US),
         max(min(_MOST_OF_A_CLASS, _MOST_PAIRS // (_CLASSES * max(len(ends), 1))), 1),
     )  # fmt: skip
     e, s = joined(parts)
@@ -195,8 +199,8 @@ def _keep_best(cost, who, n, new_cost, new):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _find_starts(  # type: ignore[no-untyped-def]
-    first, last, ex, ey, et, ends, sx, sy, st, starts, by_cell, cells, begins, quiet, soon, later,
-    most,
+    first, last, ex, ey, et, ek, ends, sx, sy, st, sk, starts, by_cell, cells, begins, quiet, soon,
+    later, most,
 ):  # fmt: skip
     room = (last - first) * _CLASSES * most
     end, start, n = np.empty(room, np.int64), np.empty(room, np.int64), 0
@@ -222,6 +226,7 @@ def _find_starts(  # type: ignore[no-untyped-def]
                     starts[i, _HEAD_VX] - ends[e, _TAIL_VX], starts[i, _HEAD_VY] - ends[e, _TAIL_VY]
                 )
                 worth = off + _SLOWEST_M_S * seconds + _TURN_S * turn
+                worth += _OTHER_VALUES_M * (sk[i] != ek[e])
                 counts[c] = _keep_best(cost[c], who[c], counts[c], worth, i)
             i += 1
         column, row = int(np.floor(ex[e] / _VERY_NEAR_M)), int(np.floor(ey[e] / _VERY_NEAR_M))
@@ -238,6 +243,7 @@ def _find_starts(  # type: ignore[no-untyped-def]
                     away = np.hypot(sx[later_one] - ex[e], sy[later_one] - ey[e])
                     if away <= _VERY_NEAR_M:
                         worth = away + _METRES_PER_S * (st[later_one] - et[e]) / 1e6
+                        worth += _OTHER_VALUES_M * (sk[later_one] != ek[e])
                         counts[2] = _keep_best(cost[2], who[2], counts[2], worth, later_one)
                     j += 1
         for c in range(_CLASSES):
@@ -291,7 +297,7 @@ def _run_traits(first, last, offsets, x, y, at):  # type: ignore[no-untyped-def]
     return (traits,)
 
 
-_SEEN = 41
+_SEEN = 42
 _RIVALRY = 10
 
 
@@ -312,7 +318,7 @@ def _off_beat(seconds, interval):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _pair_features(first, last, rows, ends, starts, offsets, traits, x, y, at, quiet):  # type: ignore[no-untyped-def]
+def _pair_features(first, last, rows, ends, starts, offsets, traits, x, y, at, kept, quiet):  # type: ignore[no-untyped-def]
     found = np.empty((last - first, _SEEN), np.float32)
     for n in range(first, last):
         out = found[n - first]
@@ -354,6 +360,7 @@ def _pair_features(first, last, rows, ends, starts, offsets, traits, x, y, at, q
         out[k + 10], out[k + 11] = p[_SIZE], q[_SIZE]
         out[k + 12] = at[e] // HOUR_US % 24
         out[k + 13], out[k + 14] = p[_SPEED] - q[_SPEED], p[_STRAIGHT] - q[_STRAIGHT]
+        out[k + 15] = kept[e] == kept[s]
     return (found,)
 
 
@@ -401,7 +408,7 @@ class Joints:
         release, pairs = self.release, self.pairs
         parts = map_each(
             _pair_features, len(rows), rows, pairs.end, pairs.start, self.runs.offsets, self.traits,
-            release.x, release.y, release.trajectories.at, release.quiet_us / 1e6,
+            release.x, release.y, release.trajectories.at, release.kept, release.quiet_us / 1e6,
         )  # fmt: skip
         (seen,) = joined(parts)
         return np.hstack([seen, self.rivals[rows]])
@@ -440,6 +447,7 @@ def _rivals(release: ReleaseSeen, runs: Runs, traits: Floats, pairs: Pairs) -> F
     w = traits[:, _HEAD_VX : _HEAD_VY + 1][pairs.start]
     cost = np.hypot(dx - v[:, 0] * ahead, dy - v[:, 1] * ahead)
     cost += _SLOWEST_M_S * gap + _TURN_S * np.hypot(*(w - v).T)
+    cost += _OTHER_VALUES_M * (release.kept[tail] != release.kept[head])
     found = np.empty((len(pairs), _RIVALRY), np.float32)
     every = np.arange(len(pairs))
     for part, offsets, order in (

@@ -16,7 +16,7 @@ from freqdp_db.methods.frequency.counts import Frequencies
 from freqdp_db.methods.frequency.partition import Partition
 from freqdp_db.model.arrays import Ids, Ints, offsets_from, owners
 from freqdp_db.model.kernels import stable_order, stream, uniform
-from freqdp_db.model.trajectories import Clock, EditRuns, Edits, PfTargets, Trajectories
+from freqdp_db.model.trajectories import Clock, Codes, EditRuns, Edits, PfTargets, Trajectories
 from freqdp_db.search.nearest import projection, to_mm
 
 # When inserted samples are, so that their times look like their neighbours' own.
@@ -133,7 +133,10 @@ def delete(partition: Partition, deletions: EditRuns) -> Thinned:
     keep[before.offsets[owner] + position] = False
     lengths = before.lengths - np.bincount(owner, minlength=len(before))
     stood = np.flatnonzero(keep) - np.repeat(before.offsets[:-1], lengths)
-    left = Trajectories(offsets_from(lengths), before.location[keep], before.at[keep], before.start)
+    left = Trajectories(
+        offsets_from(lengths), before.location[keep], before.at[keep], before.start,
+        before.kept_of(keep),
+    )  # fmt: skip
     return Thinned(replace(partition, trajectories=left), stood.astype(np.int32), deletions)
 
 
@@ -239,7 +242,30 @@ def insert(thinned: Thinned, insertions: EditRuns, clock: Clock, key: np.uint64)
     start = left.start.copy()
     filled = np.diff(offsets) > 0
     start[filled] = at[offsets[:-1][filled]]
-    return replace(thinned.partition, trajectories=Trajectories(offsets, location, at, start))
+    kept = _kept_after(thinned, insertions, run_offsets, offsets)
+    return replace(thinned.partition, trajectories=Trajectories(offsets, location, at, start, kept))
+
+
+def _kept_after(
+    thinned: Thinned, insertions: EditRuns, run_offsets: Ints, offsets: Ints
+) -> Codes | None:
+    """The codes of kept values: an inserted sample has that of the sample it follows, or none."""
+    left = thinned.partition.trajectories
+    if left.kept is None:
+        return None
+    runs = np.diff(insertions.offsets)
+    owner, position = np.repeat(insertions.trajectory, runs), insertions.position
+    after = position >= 0
+    # both sides in order of (trajectory, position in the mechanism's input)
+    span = np.int64(max(position.max(initial=0), thinned.position.max(initial=0)) + 1)
+    stood = left.owner * span + thinned.position
+    followed = np.searchsorted(stood, owner[after] * span + position[after])
+    copies = 1 + np.bincount(followed, minlength=left.samples)
+    kept = np.zeros(int(offsets[-1]), np.int16)
+    # of emptied trajectories there is nothing to follow
+    filled = np.repeat(left.lengths > 0, np.diff(offsets))
+    kept[filled] = np.repeat(left.kept, copies)
+    return kept
 
 
 def finish(thinned: Thinned, insertions: EditRuns, clock: Clock, key: np.uint64) -> Edited:

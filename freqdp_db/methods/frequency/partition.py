@@ -11,7 +11,7 @@ import numpy as np
 from freqdp_db.engines.partitions import LocalPartitions, Partitions
 from freqdp_db.methods.frequency.counts import Frequencies, count_frequencies
 from freqdp_db.model.arrays import Ids, Ints, offsets_from
-from freqdp_db.model.trajectories import Locations, Trajectories
+from freqdp_db.model.trajectories import Codes, Locations, Trajectories
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,11 @@ class DistributedTrajectories(Trajectories):
     @cached_property
     def start(self) -> Ints:
         return np.concatenate(list(self.partitions.map(_column, "start")))
+
+    @cached_property
+    def kept(self) -> Codes | None:
+        parts = [codes for codes in self.partitions.map(_column, "kept") if codes is not None]
+        return np.concatenate(parts) if parts else None
 
     def __repr__(self) -> str:
         return f"<{len(self):,} trajectories in {len(self.partitions.ranges)} partitions>"

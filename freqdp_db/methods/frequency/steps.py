@@ -69,6 +69,7 @@ class EditingStep(Step[Options, Drawn, EditLog]):
 
     logs = EditLog
     partitioned = True
+    keeps_columns = True
     checked: ClassVar[dict[str, str]] = {
         "edits": "edits replayed",
         "targets": "targets hold exactly",

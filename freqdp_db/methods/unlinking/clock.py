@@ -281,3 +281,16 @@ def check_clock(before: WorkingSet, after: WorkingSet, clock_us: int | None) -> 
     ):
         if not np.array_equal(was, there):
             raise VerificationFailed(f"the sample nearest to a tick has another {column}")
+    check_kept(old, new, rows)
+
+
+def check_kept(old: Trajectories, new: Trajectories, rows: Ints) -> None:
+    """Refuse unless each sample carries the values along that it had: of these samples of the input.
+
+    Raises:
+        VerificationFailed: a sample that has other values, or lost them.
+    """
+    was = old.kept_of(rows)
+    same = new.kept is None if was is None else np.array_equal(was, new.kept)  # type: ignore[arg-type]
+    if not same:
+        raise VerificationFailed("a sample carries other values along than it had")

@@ -17,9 +17,14 @@ from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.errors import VerificationFailed
 from freqdp_db.methods.contract import StepContext, WorkingSet
 from freqdp_db.methods.trips import TripRule, TripRuns, find_trips, samples_of
-from freqdp_db.methods.unlinking.clock import hide_devices, put_in_grains
+from freqdp_db.methods.unlinking.clock import check_kept, hide_devices, put_in_grains
 from freqdp_db.methods.unlinking.options import CutOptions
-from freqdp_db.methods.unlinking.samples import check_crowd, check_dates, find_crowded, new_spans
+from freqdp_db.methods.unlinking.samples import (
+    check_crowd,
+    check_dates,
+    find_crowded,
+    new_spans,
+)
 from freqdp_db.methods.unlinking.steps import CutLog
 from freqdp_db.methods.unlinking.trimming import check_trimmed, trim_trips
 from freqdp_db.model.arrays import Flags, Groups, Ids, Ints, new_rows, offsets_from
@@ -277,6 +282,7 @@ def _require_runs(
     ):
         if not np.array_equal(was[rows], there):
             raise VerificationFailed(f"cut: a sample has another {column} than it had")
+    check_kept(old, new, rows)
     return rows
 
 

@@ -20,6 +20,7 @@ from freqdp_db.methods.contract import (
 from freqdp_db.methods.unlinking.clock import (
     check_hidden,
     check_hidden_samples,
+    check_kept,
     clock_counts,
     clock_in_words,
     clock_warnings,
@@ -200,6 +201,7 @@ class CutLog:
 class CutStep(Step[CutOptions, CutDraw, CutLog]):
     name = "cut"
     words = "each trip in pieces with ids of their own"
+    keeps_columns = True
     options = CutOptions
     draws = CutDraw
     logs = CutLog
@@ -235,7 +237,8 @@ class CutStep(Step[CutOptions, CutDraw, CutLog]):
         offsets, rows = rows_of_pieces(done.world, state, done.logged, done.options)
         side = state.trajectories
         at = side.at[rows]
-        pieces = Trajectories(offsets, side.location[rows], at, at[offsets[:-1]])
+        start, kept = at[offsets[:-1]], side.kept_of(rows)
+        pieces = Trajectories(offsets, side.location[rows], at, start, kept)
         groups = None
         if state.groups is not None:
             groups = groups_after(state.groups, side.samples, rows)
@@ -346,6 +349,7 @@ def check_points(
     ):
         if not np.array_equal(was[sample], there):
             raise VerificationFailed(f"points: a sample has another {column} than it had")
+    check_kept(old, new, sample)
     check_dates(world, old.at[sample], after, options.dates)
     drawn_ones = np.zeros(old.samples, np.bool_)
     drawn_ones[rows] = True
@@ -370,6 +374,7 @@ class PointsStep(Step[PointsOptions, PointsDraw, EmptyLog]):
 
     name = "points"
     words = "single samples, each with an id of its own"
+    keeps_columns = True
     options = PointsOptions
     draws = PointsDraw
     logs = EmptyLog
@@ -393,7 +398,8 @@ class PointsStep(Step[PointsOptions, PointsDraw, EmptyLog]):
         rows = drawn.row[order]
         side = state.trajectories
         at = side.at[rows]
-        points = Trajectories(np.arange(len(rows) + 1), side.location[rows], at, at)
+        offsets, kept = np.arange(len(rows) + 1), side.kept_of(rows)
+        points = Trajectories(offsets, side.location[rows], at, at, kept)
         after = WorkingSet(
             points, state.places, drawn.key[order], state.owners()[rows], pieces=True
         )

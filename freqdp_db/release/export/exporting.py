@@ -88,6 +88,9 @@ def export_release(
                 _require_rows(reader, extent.rows)
                 rows = chosen.write(data, reader, extent, system, progress)
                 columns = dict.fromkeys(chosen.columns(system, reader.has_areas), "")
+                if format_name not in _OF_TRAJECTORIES:
+                    said = reader.comments(name)
+                    columns |= {column: said[column] for column in reader.kept_columns}
             else:
                 rows, columns = 0, {}
                 for relation in relations:
@@ -152,7 +155,7 @@ def _endings(format_name: str) -> tuple[str, ...]:
 
 
 _OF_TRAJECTORIES = ("mfjson",)
-"""Formats that have nothing for tables of other kinds."""
+"""Formats of moving points: they have nothing for tables of other kinds, nor for kept columns."""
 
 
 def _target(name: str, suffix: str, chosen: Format, out: Path | None) -> Path:

@@ -156,7 +156,7 @@ def _geopackage(
 
 # Tables of a release that are no trajectories.
 
-_ARROW = {
+_ARROW: dict[str, pa.DataType] = {
     "smallint": pa.int16(),
     "integer": pa.int32(),
     "bigint": pa.int64(),
@@ -222,6 +222,21 @@ def write_table(
 # Trajectories.
 
 
+def _kept_fields(reader: ReleaseReader) -> list[pa.Field]:
+    """Columns that samples carry along: after all others."""
+    return [
+        pa.field(name, _ARROW.get(kind, pa.string())) for name, kind in reader.kept_columns.items()
+    ]
+
+
+def _kept_arrays(reader: ReleaseReader, samples: Samples) -> list[pa.Array]:
+    arrays = []
+    for field, codes in zip(_kept_fields(reader), samples.kept, strict=True):
+        values = pa.array([None, *reader.kept_values[field.name]], pa.string())
+        arrays.append(values.cast(field.type).take(pa.array(codes)))
+    return arrays
+
+
 @dataclass(frozen=True)
 class Format:
     """How trajectories are written."""
@@ -248,7 +263,8 @@ def write_csv(
     kinds = [pa.int64(), pa.int64(), pa.string(), pa.float64(), pa.float64()]
     if reader.has_areas:
         kinds += [pa.float64()] * 4 + [pa.string()] * 2
-    schema = pa.schema(zip(csv_columns(system, reader.has_areas), kinds, strict=True))
+    named = zip(csv_columns(system, reader.has_areas), kinds, strict=True)
+    schema = pa.schema([*named, *_kept_fields(reader)])
     unit: Literal["s", "us"] = "s" if extent.whole_seconds else "us"
     size = 1_000_000 if unit == "s" else 1
 
@@ -264,10 +280,13 @@ def write_csv(
                 if (a := s.areas) is not None:
                     columns += [a.x_min, a.y_min, a.x_max, a.y_max]
                     columns += [iso(a.begin_us), iso(a.end_us)]
-                yield pa.record_batch([pa.array(c) for c in columns], schema=schema)
+                arrays = [pa.array(c) for c in columns] + _kept_arrays(reader, s)
+                yield pa.record_batch(arrays, schema=schema)
 
+    # of the columns here, only texts that are carried along may need quotes; none is not an empty one
+    quoting: Literal["needed", "none"] = "needed" if reader.kept_columns else "none"
     with progress.stage("export samples", extent.rows) as stage:
-        return _csv(path, Layer("samples", schema, batches(), {}), stage, quoting="none")
+        return _csv(path, Layer("samples", schema, batches(), {}), stage, quoting=quoting)
 
 
 _WKB_POINT = np.dtype([("order", "u1"), ("type", "<u4"), ("x", "<f8"), ("y", "<f8")])
@@ -323,6 +342,7 @@ def write_geoparquet(
     names = geoparquet_columns(system, reader.has_areas)
     schema = pa.schema(
         [pa.field(name, kind, nullable=False) for name, kind in zip(names, kinds, strict=True)]
+        + _kept_fields(reader)
     )
 
     def batches() -> Iterator[pa.RecordBatch]:
@@ -340,7 +360,7 @@ def write_geoparquet(
                     columns += [pa.array(t).view(_TIME) for t in (a.begin_us, a.end_us)]
                     sides = [a.x_min, a.y_min, a.x_max, a.y_max]
                 box = pa.StructArray.from_arrays(list(map(pa.array, sides)), fields=list(_BOX))
-                yield pa.record_batch([*columns, box], schema=schema)
+                yield pa.record_batch([*columns, box, *_kept_arrays(reader, s)], schema=schema)
 
     # readers that show one geometry show the areas: the points are only their middles
     shapes = {"area": "Polygon"} if reader.has_areas else {}
@@ -372,7 +392,7 @@ def write_geopackage(
     The format keeps times in milliseconds: `sampled_at_us` has the exact one, in microseconds since 1970.
     """
     layers = [
-        Layer("samples", _SAMPLES, _samples(reader), {"geom": "Point"}),
+        Layer("samples", _samples_schema(reader), _samples(reader), {"geom": "Point"}),
         Layer("lines", _LINES, _lines(reader), {"geom": "LineString"}),
     ]
     if reader.has_areas:  # programs open the first layer
@@ -396,10 +416,16 @@ def write_geopackage(
     return rows["samples"]
 
 
+def _samples_schema(reader: ReleaseReader) -> pa.Schema:
+    return pa.schema([*_SAMPLES, *_kept_fields(reader)])
+
+
 def _samples(reader: ReleaseReader) -> Iterator[pa.RecordBatch]:
+    schema = _samples_schema(reader)
     with closing(reader.samples()) as chunks:
         for s in chunks:
-            yield _batch(_SAMPLES, _points(s), s, [s.at_us // 1000, s.at_us])
+            own = _batch(_SAMPLES, _points(s), s, [s.at_us // 1000, s.at_us])
+            yield pa.record_batch([*own.columns, *_kept_arrays(reader, s)], schema=schema)
 
 
 def _areas(reader: ReleaseReader) -> Iterator[pa.RecordBatch]:
@@ -438,7 +464,8 @@ def write_moving_features(
     line through the samples) for programs that know GeoJSON alone.
 
     The format wants times of a feature to increase: of samples with one time, the first is written.
-    Nothing is said of what lies between two samples, so interpolation is Discrete.
+    Nothing is said of what lies between two samples, so interpolation is Discrete. What samples carry along
+    is not in it.
     """
     if reader.has_areas:
         raise BadInput(
