@@ -38,6 +38,11 @@ OF_CLASS = "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
 IS_RELATION = "WHERE n.nspname = :schema AND c.relname = :relation "
 _HAS_ROWS = "AND c.relkind IN ('r', 'v', 'm', 'f', 'p') "
 _COLUMNS = "JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped "
+_BASE_TYPE = """(
+    WITH RECURSIVE made (oid) AS (
+        SELECT t.oid UNION SELECT d.typbasetype FROM made JOIN pg_type d USING (oid) WHERE d.typtype = 'd'
+    ) SELECT b.typname::text FROM made JOIN pg_type b USING (oid) WHERE b.typtype <> 'd'
+) """
 _READABLE_BY = """
     SELECT coalesce(
         has_schema_privilege(r.oid, n.oid, 'USAGE') AND has_table_privilege(r.oid, c.oid, 'SELECT')
@@ -80,6 +85,8 @@ class RelationColumn:
     """The type as PostgreSQL writes it."""
     required: bool = False
     comment: str | None = None
+    base: str | None = None
+    """Of a domain, the type that it is made of; of others, the type itself."""
 
 
 def columns_of(connection: Connection, relation: tuple[str, str]) -> dict[str, RelationColumn]:
@@ -87,7 +94,8 @@ def columns_of(connection: Connection, relation: tuple[str, str]) -> dict[str, R
     rows = ask_of(
         connection,
         "SELECT a.attname::text, t.typname::text, format_type(a.atttypid, a.atttypmod), "
-        "a.attnotnull, col_description(c.oid, a.attnum) "
+        "a.attnotnull, col_description(c.oid, a.attnum), "
+        + _BASE_TYPE
         + OF_CLASS
         + _COLUMNS
         + "JOIN pg_type t ON t.oid = a.atttypid "
