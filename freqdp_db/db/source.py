@@ -32,6 +32,11 @@ OID_OF = sql.SQL(
     "WHERE n.nspname = %(schema)s AND c.relname = %(relation)s)"
 )
 """The part `{oid}` of a query with the values of `named_relation`."""
+_BASE_TYPE = """(
+    WITH RECURSIVE made (oid) AS (
+        SELECT t.oid UNION SELECT d.typbasetype FROM made JOIN pg_type d USING (oid) WHERE d.typtype = 'd'
+    ) SELECT b.typname::text FROM made JOIN pg_type b USING (oid) WHERE b.typtype <> 'd'
+) """
 _READABLE_BY = """
     coalesce((
         SELECT has_schema_privilege(r.oid, c.relnamespace, 'USAGE')
@@ -80,14 +85,17 @@ class RelationColumn:
     required: bool = False
     comment: str | None = None
     is_enum: bool = False
+    base: str | None = None
+    """Of a domain, the type that it is made of; of others, the type itself."""
 
 
 def columns_of(session: Session, relation: tuple[str, str]) -> dict[str, RelationColumn]:
     """The columns in order, by name; none if there is no such relation."""
     query = (
         "SELECT a.attname::text, t.typname::text, format_type(a.atttypid, a.atttypmod), "
-        "a.attnotnull, col_description(a.attrelid, a.attnum), t.typtype = 'e' "
-        "FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid "
+        "a.attnotnull, col_description(a.attrelid, a.attnum), t.typtype = 'e', "
+        + _BASE_TYPE
+        + "FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid "
         "WHERE a.attnum > 0 AND NOT a.attisdropped AND a.attrelid = {oid} ORDER BY a.attnum"
     )
     rows = session.execute(query, named_relation(relation), oid=OID_OF)

@@ -109,7 +109,7 @@ class SourceReader:
             "time": sql.Identifier(mapped.time),
             "rows": self._relation.rows,
         }
-        self._names |= {"key": self._key(columns[mapped.object].type)}
+        self._names |= {"key": self._key(columns[mapped.object].base)}
         self._names |= self._position(srid) | {"moment": self._moment()}
         self._kept = [sql.Identifier(name) for name in self._mapping.keep_columns]
         self.kept_columns = tuple(
@@ -165,7 +165,7 @@ class SourceReader:
                 found["only"] = sql.SQL("NULL::int")
         return found
 
-    def _key(self, type: str) -> sql.Composable:
+    def _key(self, type: str | None) -> sql.Composable:
         """The object of a row as text: the same for values that are equal, such as 1.0 and 1.00."""
         if type == "numeric":
             return self._sql("trim_scale({object})::text")

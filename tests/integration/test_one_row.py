@@ -208,6 +208,8 @@ _EQUAL = {
     "numeric": ("'7'", "'7.0'", "'7.00'"),
     "float8": ("'0'", "'-0'", "'0.0'"),
     "citext": ("'Ada'", "'ada'", "'ADA'"),
+    "plate": ("'Ada'", "'ada'", "'ADA'"),
+    "amount": ("'7'", "'7.0'", "'7.00'"),
     "text COLLATE alike": ("'Ada'", "'ada'", "'ADA'"),
     "char(5)": ("'ada'", "'ada '", "'ada  '"),
 }
@@ -221,6 +223,8 @@ def test_values_that_are_equal_are_one_object(database_url: str, type_: str) -> 
         database_url,
         "CREATE COLLATION alike (provider = icu, locale = 'und-u-ks-level2', deterministic = false)",
     )
+    query(database_url, "CREATE DOMAIN plate AS citext; CREATE DOMAIN whole AS numeric")
+    query(database_url, "CREATE DOMAIN amount AS whole CHECK (VALUE >= 0)")
     query(database_url, f"CREATE TABLE w (who {type_}, at timestamptz, x float8, y float8)")
     for n, equal in enumerate(_EQUAL[type_]):
         query(
