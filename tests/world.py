@@ -136,6 +136,10 @@ def make_city(url: str) -> None:
         freqdp(url, *command).succeeded()
 
 
+def release_city(url: str) -> None:
+    anonymize(url, "city", "lg", "--as", "r")
+
+
 def written(url: str, *, schemas: Sequence[str] = ("freqdp", "freqdp_release")) -> dict[str, Any]:
     """All relations of the database, and the rows of ours: what "nothing written" compares."""
     with psycopg.connect(url, autocommit=True) as connection:

@@ -18,8 +18,8 @@ import psycopg
 import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
-from servers import SharedServer, cloned
-from sources import BUILT, GOOD, make_sources
+from servers import SharedServer, clone_of, cloned
+from sources import BUILT, GOOD
 from world import freqdp, query, value, written
 
 from freqdp_db.db.connection import translate, unreachable
@@ -28,12 +28,8 @@ from freqdp_db.errors import ServerRefused
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(scope="module")
-def sources(shared_server: SharedServer, template_db: str) -> Iterator[str]:
-    """Tables and datasets that nothing in this module changes."""
-    with cloned(shared_server.get(), template_db) as url:
-        make_sources(url)
-        yield url
+sources = clone_of("sources_db", scope="module")
+"""Tables and datasets that nothing in this module changes."""
 
 
 ADD = ("dataset", "add", *BUILT)

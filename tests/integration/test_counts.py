@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyogrio
 import pytest
-from servers import SharedServer, clone_of, cloned
+from servers import clone_of, filled_once
 from world import freqdp, query, value
 
 from freqdp_db.methods.counts import plan
@@ -28,23 +27,21 @@ COUNTS = (
 )
 
 
-@pytest.fixture(scope="module")
-def built(shared_server: SharedServer) -> Iterator[str]:
-    with cloned(shared_server.get(), shared_server.template(schema=True)) as url:
-        freqdp(
-            url, "load", "demo", "--objects", "120", "--days", "2", "--into", "demo.city",
-            "--roads-into", "demo.town_roads",
-        ).succeeded()  # fmt: skip
-        freqdp(
-            url, "dataset", "add", "town", "--from", "demo.city", "--object", "object_id",
-            "--time", "at", "--geom", "geom", "--region", "4.26,50.79,4.44,50.91",
-            "--period", "2024-03-01/2024-03-20",
-        ).succeeded()  # fmt: skip
-        freqdp(url, "dataset", "build", "town").succeeded()
-        yield value(url, "SELECT current_database()")
+def _build(url: str) -> None:
+    freqdp(
+        url, "load", "demo", "--objects", "120", "--days", "2", "--into", "demo.city",
+        "--roads-into", "demo.town_roads",
+    ).succeeded()  # fmt: skip
+    freqdp(
+        url, "dataset", "add", "town", "--from", "demo.city", "--object", "object_id",
+        "--time", "at", "--geom", "geom", "--region", "4.26,50.79,4.44,50.91",
+        "--period", "2024-03-01/2024-03-20",
+    ).succeeded()  # fmt: skip
+    freqdp(url, "dataset", "build", "town").succeeded()
 
 
-town = clone_of("built")
+town_db = filled_once("town", _build)
+town = clone_of("town_db")
 
 
 @pytest.mark.parametrize("accounting", ["zcdp", "pure"])

@@ -9,6 +9,7 @@ import psycopg
 import pytest
 from library import make_points
 from psycopg import sql
+from servers import clone_of, filled_once
 from world import freqdp, query, session_of, value
 
 POINTS = [(f"o{i % 6}", 60.0 * i, 100.0 * (i * 7 % 23), 100.0 * (i * 5 % 11)) for i in range(180)]
@@ -16,12 +17,14 @@ ADD = ("dataset", "add", "d", "--from", "world.points", "--object", "object", "-
        "--geom", "geom", "--snap", "grid:100")  # fmt: skip
 
 
-@pytest.fixture
-def world(database_url: str) -> Iterator[str]:
-    make_points(database_url, "points", POINTS)
-    freqdp(database_url, *ADD).succeeded()
-    freqdp(database_url, "dataset", "build", "d").succeeded()
-    yield database_url
+def _build(url: str) -> None:
+    make_points(url, "points", POINTS)
+    freqdp(url, *ADD).succeeded()
+    freqdp(url, "dataset", "build", "d").succeeded()
+
+
+planted_db = filled_once("planted", _build)
+world = clone_of("planted_db")
 
 
 @pytest.fixture

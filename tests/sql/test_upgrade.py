@@ -7,13 +7,12 @@ by a job, one withdrawn; a raised budget, a waiting job, a schedule that keeps t
 from __future__ import annotations
 
 import lzma
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from installed import check_tables, psql
 from library import opened
-from servers import SharedServer, clone_of, cloned
+from servers import SharedServer, clone_of, cloned, filled_once
 from world import freqdp, query, value
 
 from freqdp_db.evaluation.evaluate import approve_within_limit
@@ -23,19 +22,25 @@ _DUMP = Path(__file__).parent / "installed_0_3_0.sql.xz"
 _LEDGER = "SELECT account_id, entry, kind, amount, hash FROM freqdp.spend ORDER BY spend_id"
 
 
-@pytest.fixture(scope="module")
-def upgraded_template(shared_server: SharedServer, template_db: str) -> Iterator[str]:
-    """The dump restored and upgraded; the template has made the roles that it grants rights to."""
-    with cloned(shared_server.get(), shared_server.template(schema=False)) as url:
-        restore(url)
-        before = query(url, _LEDGER)
-        first = freqdp(url, "init").succeeded()
-        assert (first["changed"], first["created"]) == (True, False)
-        assert query(url, _LEDGER) == before
-        with opened(url) as database:
-            check_tables(database)  # the tables are those of a new installation
-        assert freqdp(url, "init").succeeded()["changed"] is False
-        yield str(value(url, "SELECT current_database()::text"))
+def _upgrade(url: str) -> None:
+    """The dump restored and upgraded."""
+    restore(url)
+    before = query(url, _LEDGER)
+    first = freqdp(url, "init").succeeded()
+    assert (first["changed"], first["created"]) == (True, False)
+    assert query(url, _LEDGER) == before
+    with opened(url) as database:
+        check_tables(database)  # the tables are those of a new installation
+    assert freqdp(url, "init").succeeded()["changed"] is False
+
+
+@pytest.fixture(scope="session")
+def postgis_db(shared_server: SharedServer, template_db: str) -> str:
+    """Nothing but PostGIS; the other template has made the roles that the dump grants rights to."""
+    return shared_server.template(schema=False)
+
+
+upgraded_db = filled_once("upgraded", _upgrade, "postgis_db")
 
 
 def restore(url: str) -> None:
@@ -43,7 +48,7 @@ def restore(url: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-upgraded = clone_of("upgraded_template")
+upgraded = clone_of("upgraded_db")
 
 
 def test_releases_verify(upgraded: str) -> None:
