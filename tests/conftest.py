@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kernels import compile_for_tests
 from servers import SharedServer, clone_of, cloned, filled_once
 from sources import make_sources
 from world import make_city, release_city
 
-from freqdp_db.compiling import compile_kernels
 from freqdp_db.db.connection import Database
-from freqdp_db.progress import Progress
 from freqdp_db.settings import Settings
 
 _SHARED = pytest.StashKey[SharedServer]()
@@ -24,7 +23,7 @@ def pytest_configure(config: pytest.Config) -> None:
     given = getattr(config, "workerinput", None)
     if given is None:
         if not config.option.collectonly:
-            compile_kernels(Progress())  # or every worker would compile them for itself
+            compile_for_tests(many=bool(config.getoption("numprocesses", None)))
         config.stash[_SHARED] = SharedServer.create()
     else:
         config.stash[_SHARED] = SharedServer(Path(given[_WORKERINPUT]))

@@ -17,7 +17,7 @@ import pytest
 from brute_groups import Promise, check_promise
 from library import build_city, build_points, load_city, opened, release
 from servers import clone_of, filled_once
-from world import freqdp, query
+from world import freqdp, query, verify
 
 from freqdp_db.db.connection import Database
 
@@ -75,7 +75,7 @@ def test_kept(url: str, name: str) -> None:
     ), found.lines()
     if name == "week":
         assert found.counted["samples inside"] == found.counted["samples"]
-    freqdp(url, "release", "verify", name).succeeded()
+    verify(url, name)
 
 
 def test_kept_where_positions_are_wrong(database: Database, url: str) -> None:
@@ -91,7 +91,7 @@ def test_kept_where_positions_are_wrong(database: Database, url: str) -> None:
     found = promise(url, "lost_week")
     assert not any(found.wrong.values()), "\n".join(found.lines())
     assert found.counted["samples inside"] == found.counted["samples"]
-    freqdp(url, "release", "verify", "lost_week").succeeded()
+    verify(url, "lost_week")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from library import opened
 from psycopg.conninfo import make_conninfo
 from servers import clone_of, filled_once
-from world import freqdp, query, try_only, value
+from world import add_city, freqdp, query, try_only, value
 
 from freqdp_db.evaluation.evaluate import approve_within_limit
 from freqdp_db.jobs.worker import Worker
@@ -27,10 +27,7 @@ _COUNTS = ("anonymize", "vans", "--method", "counts", "--zones", "grid:1km", "--
 def _make(url: str) -> None:
     """A small city with a release of counts."""
     freqdp(url, "load", "demo", "--objects", "400", "--days", "2").succeeded()
-    freqdp(
-        url, "dataset", "add", "vans", "--from", "demo.city", "--object", "object_id", "--time",
-        "at", "--geom", "geom", "--timezone", "Europe/Brussels", *_FACTS,
-    ).succeeded()  # fmt: skip
+    add_city(url, "vans", "--timezone", "Europe/Brussels", *_FACTS)
     freqdp(url, "dataset", "build", "vans").succeeded()
     freqdp(url, "budget", "vans", "--unit", "person", "--raise", "20", "--reason", "x").succeeded()
     with pytest.MonkeyPatch.context() as patched:

@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 from library import opened
-from world import ADD_CITY, fingerprint, freqdp, query, value, wait_for
+from world import ADD_CITY, add_city, fingerprint, freqdp, query, value, verify, wait_for, withdraw
 
 from freqdp_db.db import builds
 from freqdp_db.db.connection import hold
@@ -447,13 +447,13 @@ def test_rebuild_swaps_and_keeps_what_a_release_needs(city: str) -> None:
     assert (second["build_id"], second["trajectories"]) == (2, 39)
     assert value(city, "SELECT count(DISTINCT trajectory_id) FROM freqdp.point_frequency") == 39
     assert _alive(city) == [1, 2]
-    freqdp(city, "release", "verify", "first").succeeded()
+    verify(city, "first")
 
     # nobody needs the second one when the third is there
     assert _build(city, "city")["build_id"] == 3
     assert _alive(city) == [1, 3]
 
-    freqdp(city, "release", "withdraw", "first").succeeded()
+    withdraw(city, "first")
     assert _alive(city) == [3]
     assert (
         query(
@@ -482,17 +482,14 @@ def test_drop_keeps_the_budget(city: str) -> None:
     # the release is published: its build stays
     assert dropped == {"dropped": "city", "builds_removed": [], "releases_published": 1}
     freqdp(city, "dataset", "show", "city").refused("'city'")
-    freqdp(city, "release", "verify", "kept").succeeded()
+    verify(city, "kept")
     again = freqdp(city, *ADD_CITY, "--budget", "100").succeeded()
     assert again["budget_is_new"] is False
     assert _left(again["budget"]) == (4, Decimal("2.5"))
     # so does another dataset on the same objects, whatever else it says
-    other = freqdp(
-        city, "dataset", "add", "other", "--from", "demo.city", "--object", "object_id",
-        "--time", "at", "--geom", "geom", "--snap", "exact", "--where", "object_id <> ''",
-    ).succeeded()  # fmt: skip
+    other = add_city(city, "other", "--snap", "exact", "--where", "object_id <> ''")
     assert _left(other["budget"]) == (4, Decimal("2.5"))
-    freqdp(city, "release", "withdraw", "kept").succeeded()
+    withdraw(city, "kept")
     assert _alive(city) == []
     assert _left(freqdp(city, "budget", "city").succeeded()) == (4, Decimal("2.5"))
 

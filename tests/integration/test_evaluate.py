@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from library import opened
 from servers import SharedServer, clone_of, cloned, filled_once
-from world import anonymize, freqdp, query, value, written
+from world import anonymize, freqdp, query, value, withdraw, written
 
 from freqdp_db.dataset.memory import load_build
 from freqdp_db.db.releases import find_release, load_columns, load_edits
@@ -142,7 +142,7 @@ def test_a_withdrawn_release_shows_and_measures_nothing(
     shared_server: SharedServer, measured: tuple[str, Any]
 ) -> None:
     with cloned(shared_server.get(), value(measured[0], "SELECT current_database()")) as url:
-        freqdp(url, "release", "withdraw", "r").succeeded()
+        withdraw(url, "r")
         assert query(url, "SELECT name FROM freqdp.publishable_metric") == []
         freqdp(url, "evaluate", "r").refused("withdrawn")
 

@@ -12,7 +12,7 @@ import pytest
 from library import load_city, opened
 from servers import clone_of, filled_once
 from synthetic_world import rough_fits
-from world import anonymize, freqdp, query, try_only, value, verify, withdraw
+from world import add_city, anonymize, freqdp, query, try_only, value, verify, withdraw
 
 import freqdp_db
 from freqdp_db.db import releases as requests
@@ -33,10 +33,7 @@ def _build(url: str) -> None:
         "ceil(max(ST_Y(geom)) * 100) / 100) FROM demo.city "
         "WHERE ST_X(geom) BETWEEN 3 AND 6 AND ST_Y(geom) BETWEEN 50 AND 54",
     )
-    freqdp(
-        url, "dataset", "add", "city", "--from", "demo.city", "--object", "object_id",
-        "--time", "at", "--geom", "geom", "--region", box, "--period", "2024-03-01/2024-03-20",
-    ).succeeded()  # fmt: skip
+    add_city(url, "city", "--region", box, "--period", "2024-03-01/2024-03-20")
     freqdp(url, "dataset", "build", "city").succeeded()
 
 

@@ -12,7 +12,7 @@ import pytest
 from library import opened
 from psycopg.conninfo import make_conninfo
 from servers import SharedServer, clone_of, cloned, filled_once
-from world import anonymize, freqdp, query, value, wait_for, written
+from world import anonymize, freqdp, query, value, wait_for, withdraw, written
 
 from freqdp_db.db import copying
 
@@ -131,7 +131,7 @@ def test_what_was_withdrawn_goes(city: str, other: str, monkeypatch: pytest.Monk
     monkeypatch.setattr(copying, "LOCK_TIMEOUT", "100ms")
     _publish(city, other, "--all")
     for name in ("areas", "s"):
-        freqdp(city, "release", "withdraw", name).succeeded()
+        withdraw(city, name)
     freqdp(city, "release", "approve", "kept").succeeded()
     with psycopg.connect(
         make_conninfo(other, options="-c role=freqdp_analyst"), autocommit=True
@@ -154,8 +154,8 @@ def test_what_was_withdrawn_goes(city: str, other: str, monkeypatch: pytest.Monk
 def test_another_release_of_the_same_name_replaces_it(city: str, other: str) -> None:
     _publish(city, other, "r")
     assert _names(other) == ["r"]
-    freqdp(city, "release", "withdraw", "r").succeeded()
-    freqdp(city, "anonymize", "city", "--method", "lg", "--signature", "6", "--as", "r").succeeded()
+    withdraw(city, "r")
+    anonymize(city, "city", "lg", "--signature", "6", "--as", "r")
     done = _publish(city, other, "r")
     assert (done["copied"], done["removed"], done["waiting"]) == (["r"], ["r"], [])
     assert _rows(other, "r") == _rows(city, "r")

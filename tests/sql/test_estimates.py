@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from library import make_points
 from servers import clone_of, filled_once
-from world import anonymize, freqdp, query, session_of
+from world import anonymize, freqdp, query, session_of, verify
 
 POINTS = [(f"o{i % 6}", 60.0 * i, 100.0 * (i * 7 % 23), 100.0 * (i * 5 % 11)) for i in range(600)]
 ADD = ("dataset", "add", "d", "--from", "world.points", "--object", "object", "--time", "at",
@@ -113,5 +113,5 @@ def test_what_init_prints_closes_it(world: str, outsider: psycopg.Connection) ->
         assert _told(outsider, relation) == []
     assert not any(f["advice"] for f in freqdp(world, "doctor").document["findings"])
     # planning, and all that we do, goes on
-    freqdp(world, "anonymize", "d", "--method", "lg", "--signature", "2", "--new-draw").succeeded()
-    freqdp(world, "release", "verify", "d_3").succeeded()
+    anonymize(world, "d", "lg", "--signature", "2", "--new-draw")
+    verify(world, "d_3")

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from library import build_points, make_points, opened, release
 from servers import clone_of, filled_once
-from world import freqdp, query, value
+from world import freqdp, query, value, withdraw
 
 from freqdp_db.db.ledger import entry_hash
 
@@ -140,8 +140,8 @@ def test_what_is_no_head_is_bad_input_and_not_a_broken_ledger(spent: str, head: 
 
 
 def test_withdrawing_refunds_nothing_and_dropping_resets_nothing(spent: str) -> None:
-    freqdp(spent, "release", "withdraw", "d_1").succeeded()
-    freqdp(spent, "release", "withdraw", "d_2").succeeded()
+    withdraw(spent, "d_1")
+    withdraw(spent, "d_2")
     freqdp(spent, "dataset", "drop", "d").succeeded()
     again = freqdp(
         spent, "dataset", "add", "e", "--from", "world.points", "--object", "object", "--time", "at",

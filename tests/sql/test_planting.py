@@ -10,7 +10,7 @@ import pytest
 from library import make_points
 from psycopg import sql
 from servers import clone_of, filled_once
-from world import freqdp, query, session_of, value
+from world import anonymize, freqdp, query, session_of, value, verify, withdraw
 
 POINTS = [(f"o{i % 6}", 60.0 * i, 100.0 * (i * 7 % 23), 100.0 * (i * 5 % 11)) for i in range(180)]
 ADD = ("dataset", "add", "d", "--from", "world.points", "--object", "object", "--time", "at",
@@ -78,7 +78,7 @@ PLANTED = [
 
 def test_a_runner_plants_nothing(world: str, runner: psycopg.Connection) -> None:
     """Among these the attacks that forged a grant of 777,777 and ran as the curator and administrator."""
-    freqdp(world, "anonymize", "d", "--method", "lg", "--signature", "2").succeeded()
+    anonymize(world, "d", "lg", "--signature", "2")
     runner.execute("SELECT freqdp.create_staging(1, 'lg', '', 4326)")
     runner.execute(
         "INSERT INTO freqdp.staging_1 SELECT 1, 1, now(), 'SRID=4326;POINT(1 2)'::public.geometry"
@@ -101,7 +101,7 @@ def test_a_runner_plants_nothing(world: str, runner: psycopg.Connection) -> None
 
 
 def test_a_runner_makes_and_drops_only_what_is_due(world: str, runner: psycopg.Connection) -> None:
-    freqdp(world, "anonymize", "d", "--method", "lg", "--hold", "--signature", "2").succeeded()
+    anonymize(world, "d", "lg", "--hold", "--signature", "2")
     for statement in (
         "SELECT freqdp.create_build_table(7, 'spend')",
         "SELECT freqdp.create_build_table(NULL, 'sample')",
@@ -285,11 +285,9 @@ def test_nothing_in_public_is_called(hostile: str, tmp_path: Path) -> None:
     freqdp(hostile, "init").succeeded()
     freqdp(hostile, *ADD, "--where", "object <> 'o5'").succeeded()
     freqdp(hostile, "dataset", "build", "d").succeeded()
-    freqdp(hostile, "anonymize", "d", "--method", "lg", "--signature", "2").succeeded()
-    freqdp(
-        hostile, "anonymize", "d", "--method", "lg", "--signature", "2", "--new-draw", "--hold"
-    ).succeeded()
-    freqdp(hostile, "release", "verify", "d_1").succeeded()
+    anonymize(hostile, "d", "lg", "--signature", "2")
+    anonymize(hostile, "d", "lg", "--signature", "2", "--new-draw", "--hold")
+    verify(hostile, "d_1")
     freqdp(hostile, "evaluate", "d_1").succeeded()
     freqdp(hostile, "release", "approve", "d_2").succeeded()
     for kind in ("csv", "geoparquet", "gpkg"):
@@ -302,7 +300,7 @@ def test_nothing_in_public_is_called(hostile: str, tmp_path: Path) -> None:
     )
     assert freqdp(hostile, "worker", "--once").code == 0
     assert _ask(hostile, "SELECT state FROM freqdp.job") == ("done",)
-    freqdp(hostile, "release", "withdraw", "d_1").succeeded()
+    withdraw(hostile, "d_1")
     freqdp(hostile, "ledger", "verify").succeeded()
     freqdp(hostile, "doctor")
     # a filter's names are looked up where only owners make functions: here PostGIS's need their schema
