@@ -176,43 +176,42 @@ def test_object_keys(database_url: str, key: str) -> None:
     ) == [(built["samples"],)]
 
 
-@pytest.mark.parametrize(
-    "relation",
-    [
-        "CREATE MATERIALIZED VIEW v AS SELECT * FROM walks",
-        "CREATE VIEW v AS SELECT w.* FROM walks w JOIN (VALUES ('person 1'), ('person 2'), "
-        "('person 3'), ('person 4'), ('person 5'), ('person 6')) k (who) USING (who)",
-        "CREATE TABLE v (LIKE walks) PARTITION BY LIST (who); "
-        "CREATE TABLE v_1 PARTITION OF v FOR VALUES IN ('person 1'); "
-        "CREATE TABLE v_2 PARTITION OF v DEFAULT; INSERT INTO v SELECT * FROM walks",
-        "CREATE VIEW v AS SELECT (string_to_array(who, ' '))[2]::int AS who, at, "
-        "geom::geometry AS geom FROM walks",
-    ],
-    ids=["materialized view", "join", "partitioned", "computed"],
-)
-def test_relations(database_url: str, relation: str) -> None:
-    _walks(database_url)
-    query(database_url, relation)
-    _add(database_url, source="v")
-    built = _build(database_url)
-    assert (built["trajectories"], built["samples"]) == (6, 240)
+_RELATIONS = {
+    "materialized": "CREATE MATERIALIZED VIEW materialized AS SELECT * FROM walks",
+    "joined": "CREATE VIEW joined AS SELECT w.* FROM walks w JOIN (VALUES ('person 1'), ('person 2'), "
+    "('person 3'), ('person 4'), ('person 5'), ('person 6')) k (who) USING (who)",
+    "partitioned": "CREATE TABLE partitioned (LIKE walks) PARTITION BY LIST (who); "
+    "CREATE TABLE v_1 PARTITION OF partitioned FOR VALUES IN ('person 1'); "
+    "CREATE TABLE v_2 PARTITION OF partitioned DEFAULT; INSERT INTO partitioned SELECT * FROM walks",
+    "computed": "CREATE VIEW computed AS SELECT (string_to_array(who, ' '))[2]::int AS who, at, "
+    "geom::geometry AS geom FROM walks",
+}
 
 
-@pytest.mark.parametrize(
-    ("condition", "objects"),
-    [
-        ("who LIKE 'person%' AND who <> '100%'", 6),
-        ("who IN ('person 1', 'person 2') -- only these", 2),
-        ("who = 'person 1' OR who = 'person 6'", 2),
-        ("who ~ '^person [1-5]$' /* and {not} the :sixth */", 5),
-        ("EXISTS (SELECT FROM generate_series(1, 2) g WHERE walks.who = 'person ' || g)", 2),
-    ],
-)
-def test_where(database_url: str, condition: str, objects: int) -> None:
+def test_relations(database_url: str) -> None:
     _walks(database_url)
-    _add(database_url, "--where", condition)
-    built = _build(database_url)
-    assert (built["trajectories"], built["rows"]) == (objects, 40 * objects)
+    for name, statement in _RELATIONS.items():
+        query(database_url, statement)
+        _add(database_url, source=name, name=name)
+        built = _build(database_url, name)
+        assert (built["trajectories"], built["samples"]) == (6, 240), name
+
+
+_CONDITIONS = {
+    "who LIKE 'person%' AND who <> '100%'": 6,
+    "who IN ('person 1', 'person 2') -- only these": 2,
+    "who = 'person 1' OR who = 'person 6'": 2,
+    "who ~ '^person [1-5]$' /* and {not} the :sixth */": 5,
+    "EXISTS (SELECT FROM generate_series(1, 2) g WHERE walks.who = 'person ' || g)": 2,
+}
+
+
+def test_where(database_url: str) -> None:
+    _walks(database_url)
+    for n, (condition, objects) in enumerate(_CONDITIONS.items()):
+        _add(database_url, "--where", condition, name=f"d{n}")
+        built = _build(database_url, f"d{n}")
+        assert (built["trajectories"], built["rows"]) == (objects, 40 * objects), condition
 
 
 def test_cleaning_counts_every_reason_once(database_url: str) -> None:
