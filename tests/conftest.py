@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from servers import SharedServer, cloned
-from world import make_city
+from kernels import compile_for_tests
+from servers import SharedServer, clone_of, cloned, filled_once
+from sources import make_sources
+from world import make_city, release_city
 
-from freqdp_db.compiling import compile_kernels
 from freqdp_db.db.connection import Database
-from freqdp_db.progress import Progress
 from freqdp_db.settings import Settings
 
 _SHARED = pytest.StashKey[SharedServer]()
@@ -23,7 +23,7 @@ def pytest_configure(config: pytest.Config) -> None:
     given = getattr(config, "workerinput", None)
     if given is None:
         if not config.option.collectonly:
-            compile_kernels(Progress())  # or every worker would compile them for itself
+            compile_for_tests(many=bool(config.getoption("numprocesses", None)))
         config.stash[_SHARED] = SharedServer.create()
     else:
         config.stash[_SHARED] = SharedServer(Path(given[_WORKERINPUT]))
@@ -65,17 +65,15 @@ def empty_database_url(shared_server: SharedServer) -> Iterator[str]:
         yield url
 
 
-@pytest.fixture(scope="session")
-def city_db(shared_server: SharedServer) -> str:
-    """The name of a database with a small city, registered and built, to be cloned."""
-    return shared_server.filled("city", make_city)
+city_db = filled_once("city", make_city)
+"""The name of a database with a small city, registered and built, to be cloned."""
+city = clone_of("city_db")
 
 
-@pytest.fixture
-def city(shared_server: SharedServer, city_db: str) -> Iterator[str]:
-    """A fresh database with a small city, registered and built."""
-    with cloned(shared_server.get(), city_db) as url:
-        yield url
+city_r_db = filled_once("city_r", release_city, "city_db")
+"""The city with a release by lg that is called r."""
+sources_db = filled_once("sources", make_sources)
+"""Tables of every kind of trouble."""
 
 
 @pytest.fixture

@@ -88,9 +88,10 @@ class SharedServer:
         """The name of a database to clone: with PostGIS only, or with our schema too."""
         return self._once("schema", None, _upgrade) if schema else self._once("postgis", None, None)
 
-    def filled(self, what: str, fill: Callable[[str], object]) -> str:
-        """The name of a database to clone, with what `fill` puts into one of our schema."""
-        return self._once(what, self.template(schema=True), fill)
+    def filled(self, what: str, fill: Callable[[str], object], base: str | None = None) -> str:
+        """The name of a database to clone, with what `fill` puts into one of our schema, or into a
+        clone of `base`."""
+        return self._once(what, base or self.template(schema=True), fill)
 
     def _once(self, what: str, base: str | None, fill: Callable[[str], object] | None) -> str:
         """One worker of the run makes it, the others wait for it."""
@@ -142,6 +143,17 @@ def clone_of(template: str, scope: Literal["function", "module"] = "function") -
             yield url
 
     return clone
+
+
+def filled_once(what: str, fill: Callable[[str], object], base: str = "template_db") -> Any:
+    """A fixture that gives the name of a database to clone: a clone of what the fixture `base` names,
+    which one worker of the run fills for all."""
+
+    @pytest.fixture(scope="session")
+    def template(request: pytest.FixtureRequest, shared_server: SharedServer) -> str:
+        return shared_server.filled(what, fill, request.getfixturevalue(base))
+
+    return template
 
 
 def database_url(server: TestServer, name: str) -> str:

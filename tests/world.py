@@ -69,6 +69,11 @@ def freqdp(url: str | None, *arguments: str, in_words: bool = False) -> Answer:
     return Answer(arguments, code, out.getvalue(), err.getvalue())
 
 
+def add_city(url: str, name: str, *options: str) -> dict[str, Any]:
+    """Register the city under this name; what was said about it."""
+    return dict(freqdp(url, *ADD_CITY[:2], name, *ADD_CITY[3:], *options).succeeded())
+
+
 def anonymize(url: str, dataset: str, method: str, *options: str) -> dict[str, Any]:
     """Release a dataset; what was said about it."""
     answer = freqdp(url, "anonymize", dataset, "--method", method, *options).succeeded()
@@ -134,6 +139,10 @@ def make_city(url: str) -> None:
         ("dataset", "build", "city"),
     ):
         freqdp(url, *command).succeeded()
+
+
+def release_city(url: str) -> None:
+    anonymize(url, "city", "lg", "--as", "r")
 
 
 def written(url: str, *, schemas: Sequence[str] = ("freqdp", "freqdp_release")) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import typer
 from servers import clone_of
-from world import ADD_CITY, freqdp, try_only
+from world import ADD_CITY, anonymize, freqdp, try_only
 
 from freqdp_db import __version__
 from freqdp_db.cli import main
@@ -219,7 +219,7 @@ def test_demo(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     # again, on the same city and beside another's releases: nothing is drawn and nothing spent
     freqdp(database_url, *("dataset", "add", "other", *ADD_CITY[3:])).succeeded()
     freqdp(database_url, "dataset", "build", "other").succeeded()
-    freqdp(database_url, "anonymize", "other", "--method", "sc").succeeded()
+    anonymize(database_url, "other", "sc")
     again = freqdp(database_url, "demo", "--objects", "15", "--days", "1").succeeded()
     assert again["release_id"] == document["release_id"]
     assert Path(again["report"]) == tmp_path / "city_1.report.html"

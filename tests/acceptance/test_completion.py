@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from psycopg.conninfo import make_conninfo
 from servers import SharedServer, cloned
-from world import freqdp
+from world import anonymize
 
 from freqdp_db.cli import main as completion
 
@@ -44,9 +44,7 @@ def _completed(line: str, **environment: str) -> list[str]:
 def url(shared_server: SharedServer, city_db: str) -> Iterator[str]:
     with cloned(shared_server.get(), city_db) as url:
         for options in (("--as", "held_one", "--hold"), ("--as", "open_one", "--new-draw")):
-            freqdp(
-                url, "anonymize", "city", "--method", "lg", "--epsilon", "0.5", *options
-            ).succeeded()
+            anonymize(url, "city", "lg", "--epsilon", "0.5", *options)
         yield url
 
 

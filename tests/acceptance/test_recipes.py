@@ -24,7 +24,7 @@ from psycopg.conninfo import make_conninfo
 from servers import SharedServer, cloned
 from sqlalchemy.engine import make_url
 from test_readme import QUERY, SOURCE
-from world import freqdp, query, value
+from world import anonymize, freqdp, query, value
 
 import freqdp_db
 from freqdp_db.cli import main
@@ -40,7 +40,7 @@ _BLOCK = re.compile(r"^```(console|sql)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 def url(shared_server: SharedServer, city_db: str) -> Iterator[str]:
     """A city with a release, where pages and recipes speak of vans."""
     with cloned(shared_server.get(), city_db) as url:
-        freqdp(url, "anonymize", "city", "--method", "lg", "--epsilon", "0.5").succeeded()
+        anonymize(url, "city", "lg", "--epsilon", "0.5")
         yield url
 
 
@@ -234,7 +234,7 @@ def vans(request: pytest.FixtureRequest, shared_server: SharedServer) -> Iterato
         add = ("dataset", "add", "vans", "--from", "fleet.place", "--object", "van")
         freqdp(url, *add, "--time", "ts", "--geom", "geom").succeeded()
         freqdp(url, "dataset", "build", "vans").succeeded()
-        freqdp(url, "anonymize", "vans", "--method", "swap").succeeded()
+        anonymize(url, "vans", "swap")
         yield url
 
 

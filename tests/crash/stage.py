@@ -19,7 +19,7 @@ from typing import Any
 from library import build_points, make_points, opened
 from servers import destroy
 from witness import leftovers
-from world import freqdp, query, wait_for
+from world import freqdp, query, verify, wait_for
 
 from freqdp_db.db.schema import upgrade
 from freqdp_db.server.embedded import EmbeddedServer, connection_url
@@ -100,7 +100,7 @@ def reckon(url: str) -> dict[str, Any]:
     assert not orphans, f"orphan tables: {orphans}"
     verified = 0
     for (name,) in query(url, "SELECT name FROM freqdp_release.catalog ORDER BY 1"):
-        freqdp(url, "release", "verify", name).succeeded()
+        verify(url, name)
         verified += 1
     freqdp(url, "ledger", "verify").succeeded()
     return {"jobs": dict(jobs), "releases": releases, "verified": verified}

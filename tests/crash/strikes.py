@@ -27,7 +27,7 @@ import psycopg
 from harness import Driver, Run
 from stage import own_server, reckon, say
 from witness import leftovers
-from world import ADD_CITY, freqdp, query
+from world import ADD_CITY, freqdp, query, verify, withdraw
 
 from freqdp_db.server.embedded import EmbeddedServer
 
@@ -172,8 +172,8 @@ class Trials:
         for name, state in made:
             assert state in ("published", "withdrawn"), (name, state)
             if state == "published":
-                freqdp(self.url, "release", "verify", name).succeeded()
-                freqdp(self.url, "release", "withdraw", name).succeeded()
+                verify(self.url, name)
+                withdraw(self.url, name)
         assert leftovers(self.url) == []
 
     def _serve(self) -> None:

@@ -19,7 +19,7 @@ import stage
 from harness import ROOT, Driver, Gate, Run, gate, reading_gate
 from servers import SharedServer
 from witness import leftovers, require_whole, resumed, scene, sessions
-from world import freqdp, query, value, wait_for
+from world import add_city, freqdp, query, value, verify, wait_for
 
 from freqdp_db.server.embedded import EmbeddedServer, connection_url
 
@@ -192,10 +192,7 @@ def test_server_killed(own_server: EmbeddedServer, driver: Driver) -> None:
     """kill -9 of the server itself, twice: in a build, and in a release."""
     url = connection_url(own_server.conninfo())
     freqdp(url, "load", "demo", "--objects", "15", "--days", "1").succeeded()
-    freqdp(
-        url, "dataset", "add", "city", "--from", "demo.city", "--object", "object_id",
-        "--time", "at", "--geom", "geom",
-    ).succeeded()  # fmt: skip
+    add_city(url, "city")
     run = driver.start(url, *BUILD, stop="writing: amid the samples")
     run.reach()
     _kill(own_server)
@@ -217,7 +214,7 @@ def test_server_killed(own_server: EmbeddedServer, driver: Driver) -> None:
     # the counters of writing do not survive a crash; the rows and who wrote them do
     assert scene(url).source[0] == before.source[0]
     answer = resumed(url, *ANONYMIZE, "--signature", "3")
-    assert freqdp(url, "release", "verify", answer["name"]).succeeded()["verified"] is True
+    assert verify(url, answer["name"])["verified"] is True
 
 
 def _kill(server: EmbeddedServer) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from library import build_points, make_points, opened
 from pooler import PROGRAM, pooled
+from servers import clone_of, filled_once
 from world import query
 
 from freqdp_db.db import ledger
@@ -28,13 +29,14 @@ AFFORDABLE = 7
 POINTS = [(f"o{i % 6}", 60.0 * i, 100.0 * (i * 7 % 23), 100.0 * (i * 5 % 11)) for i in range(180)]
 
 
-@pytest.fixture
-def source(database_url: str) -> Iterator[str]:
-    """A database with a small dataset whose budget is 1,000: enough for one request."""
-    relation = make_points(database_url, "points", POINTS)
-    with opened(database_url) as database:
-        build_points(database, "d", relation, snap="grid:100")
-    yield database_url
+def _build(url: str) -> None:
+    with opened(url) as database:
+        build_points(database, "d", make_points(url, "points", POINTS), snap="grid:100")
+
+
+race_db = filled_once("race", _build)
+source = clone_of("race_db")
+"""A database with a small dataset whose budget is 1,000: enough for one request."""
 
 
 @pytest.fixture(

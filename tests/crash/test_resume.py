@@ -6,7 +6,7 @@ import psycopg
 import pytest
 from harness import Driver
 from witness import draws, leftovers, require_whole, scene, spends
-from world import freqdp, query, value, wait_for
+from world import freqdp, query, value, wait_for, withdraw
 
 import freqdp_db
 
@@ -32,7 +32,7 @@ def _refuses_both_ways(url: str, *words: str) -> None:
 
 def _can_be_given_up(url: str) -> None:
     """The record and the spend stay; the same request is a new draw, under another name."""
-    assert freqdp(url, "release", "withdraw", "city_1").succeeded()["was"] == "running"
+    assert withdraw(url, "city_1")["was"] == "running"
     assert leftovers(url) == []
     answer = freqdp(url, *ANONYMIZE).succeeded()
     assert (answer["name"], answer["resumed"]) == ("city_2", False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from world import fingerprint, freqdp, query, value
+from world import fingerprint, freqdp, query, value, verify
 
 _PARTS = "trajectory|location|sample|segment|grid_cell"
 
@@ -47,7 +47,7 @@ def require_whole(url: str, before: Scene) -> Scene:
     expected = query(url, "SELECT unnest(relations) FROM freqdp_release.catalog ORDER BY 1")
     assert now.released == expected, "the release schema and the catalogue disagree"
     for (name,) in now.catalog:
-        assert freqdp(url, "release", "verify", name).succeeded()["verified"] is True
+        assert verify(url, name)["verified"] is True
     counted = query(
         url,
         "SELECT b.samples, b.trajectories, b.locations, b.segments, "

@@ -16,8 +16,8 @@ import pyogrio
 import pytest
 from brute_groups import Promise, check_promise
 from library import build_city, build_points, load_city, opened, release
-from servers import SharedServer, cloned
-from world import freqdp, query
+from servers import clone_of, filled_once
+from world import freqdp, query, verify
 
 from freqdp_db.db.connection import Database
 
@@ -32,13 +32,12 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def url(shared_server: SharedServer, template_db: str) -> Iterator[str]:
-    with cloned(shared_server.get(), template_db) as found, opened(found) as database:
-        load_city(found, objects=14, days=1)
+def _release(url: str) -> None:
+    with opened(url) as database:
+        load_city(url, objects=14, days=1)
         build_city(database, "city", "exact")
         query(
-            found,
+            url,
             "CREATE SCHEMA world; CREATE TABLE world.poi AS "
             "SELECT (ARRAY['school', 'shop', 'office', 'clinic', NULL])[1 + n %% 5] AS category, "
             "ST_SetSRID(ST_MakePoint(ST_X(geom) + n %% 7 * 0.001, ST_Y(geom)), 4326)::geography "
@@ -47,7 +46,10 @@ def url(shared_server: SharedServer, template_db: str) -> Iterator[str]:
         )
         for name, options in CASES.items():
             release(database, "city", name, **options)
-        yield found
+
+
+grouped_db = filled_once("grouped", _release)
+url = clone_of("grouped_db", scope="module")
 
 
 @pytest.fixture
@@ -73,7 +75,7 @@ def test_kept(url: str, name: str) -> None:
     ), found.lines()
     if name == "week":
         assert found.counted["samples inside"] == found.counted["samples"]
-    freqdp(url, "release", "verify", name).succeeded()
+    verify(url, name)
 
 
 def test_kept_where_positions_are_wrong(database: Database, url: str) -> None:
@@ -89,7 +91,7 @@ def test_kept_where_positions_are_wrong(database: Database, url: str) -> None:
     found = promise(url, "lost_week")
     assert not any(found.wrong.values()), "\n".join(found.lines())
     assert found.counted["samples inside"] == found.counted["samples"]
-    freqdp(url, "release", "verify", "lost_week").succeeded()
+    verify(url, "lost_week")
 
 
 @pytest.mark.parametrize(

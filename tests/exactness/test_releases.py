@@ -21,7 +21,7 @@ from brute_edits import make_ways, nearest_trajectories
 from brute_force import check_release
 from library import Point, build_city, build_points, load_city, make_points, opened, release
 from replayed_states import Findings, Replay
-from servers import SharedServer, cloned
+from servers import clone_of, filled_once
 
 from freqdp_db.db.connection import Database
 
@@ -31,13 +31,22 @@ METHODS = [
 ]  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def city(shared_server: SharedServer, template_db: str) -> Iterator[Database]:
+def _build(url: str) -> None:
     """A small city, built twice: fine, and so coarse that most comparisons are ties."""
-    with cloned(shared_server.get(), template_db) as url, opened(url) as database:
-        load_city(url, objects=30, days=1)
+    load_city(url, objects=30, days=1)
+    with opened(url) as database:
         build_city(database, "fine", "grid:100")
         build_city(database, "coarse", "grid:1000")
+        release(database, "fine", "victim", epsilon="1", seed=3)
+
+
+fine_and_coarse_db = filled_once("fine_and_coarse", _build)
+fine_and_coarse = clone_of("fine_and_coarse_db", scope="module")
+
+
+@pytest.fixture
+def city(fine_and_coarse: str) -> Iterator[Database]:
+    with opened(fine_and_coarse) as database:
         yield database
 
 
@@ -165,30 +174,24 @@ TAMPERED: dict[str, tuple[str, str]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def victim(city: Database) -> str:
-    release(city, "fine", "victim", epsilon="1", seed=3)
-    return "victim"
-
-
 @pytest.mark.parametrize("what", TAMPERED)
-def test_tampering_is_found(city: Database, victim: str, what: str) -> None:
+def test_tampering_is_found(city: Database, what: str) -> None:
     statement, found_by = TAMPERED[what]
     with psycopg.connect(city.conninfo) as connection:
         ((release_id,),) = connection.execute(
-            "SELECT release_id FROM freqdp.release WHERE name = %s", [victim]
+            "SELECT release_id FROM freqdp.release WHERE name = %s", ["victim"]
         )
         one = f"release_id = {release_id}"
         changed = connection.execute(statement.format(one=one).encode()).rowcount
         assert changed > 0
-        findings = check_release(connection, victim)
+        findings = check_release(connection, "victim")
         connection.rollback()
     wrong = [name for name, rows in findings.mismatches.items() if rows]
     assert any(found_by in name for name in wrong), findings.lines()
 
 
 @pytest.mark.parametrize("operation", ["d", "i"])
-def test_another_trajectory_is_found(city: Database, victim: str, operation: str) -> None:
+def test_another_trajectory_is_found(city: Database, operation: str) -> None:
     """Give the edits of one place to a trajectory that was not chosen: all counts still hold."""
     with psycopg.connect(city.conninfo) as connection:
         ((place, chosen),) = connection.execute(
@@ -214,15 +217,15 @@ def test_another_trajectory_is_found(city: Database, victim: str, operation: str
             "AND e.location_id = %s AND e.operation = %s AND e.trajectory_id = %s",
             [other, place, operation, chosen],
         )
-        findings = check_release(connection, victim)
+        findings = check_release(connection, "victim")
         connection.rollback()
     what = "global deletions" if operation == "d" else "global insertion queries"
     assert any(rows for name, rows in findings.mismatches.items() if what in name)
 
 
-def test_circle_gives_the_answer_of_the_full_scan(city: Database, victim: str) -> None:
+def test_circle_gives_the_answer_of_the_full_scan(city: Database) -> None:
     with psycopg.connect(city.conninfo) as connection:
-        replay = Replay(connection, "freqdp", "freqdp_release", victim)
+        replay = Replay(connection, "freqdp", "freqdp_release", "victim")
         with replay.step(1):
             pass
         with replay.step(2):
@@ -235,9 +238,9 @@ def test_circle_gives_the_answer_of_the_full_scan(city: Database, victim: str) -
         connection.rollback()
 
 
-def test_script(city: Database, victim: str) -> None:
+def test_script(city: Database) -> None:
     done = subprocess.run(
-        [sys.executable, brute_force.__file__, "--dsn", city.conninfo, "--release", victim,
+        [sys.executable, brute_force.__file__, "--dsn", city.conninfo, "--release", "victim",
          "--sample", "5"],
         capture_output=True, text=True, check=False,
     )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from world import freqdp, query, written
+from world import anonymize, freqdp, query, withdraw, written
 
 CITY = """
 [datasets.city]
@@ -190,7 +190,7 @@ def test_a_schedule_of_a_dataset_that_is_new(city: str, tmp_path: Path) -> None:
 
 def test_a_schedule_that_would_be_refused_every_night(city: str, tmp_path: Path) -> None:
     """`--plan` says it now: an edited release of the same source stays out beside unlinked ones."""
-    freqdp(city, "anonymize", "city", "--method", "lg", "--as", "out").succeeded()
+    anonymize(city, "city", "lg", "--as", "out")
     nightly = NIGHTLY.replace("'lg'", "'cut'")
     before = written(city)
     for plan in (["--plan"], []):
@@ -200,7 +200,7 @@ def test_a_schedule_that_would_be_refused_every_night(city: str, tmp_path: Path)
     )
     assert written(city) == before
     # and what will be from the second night on
-    freqdp(city, "release", "withdraw", "out").succeeded()
+    withdraw(city, "out")
     (change,) = _apply(city, tmp_path, CITY + nightly, "--plan").succeeded()["changes"]
     assert "keep = 1" in change["note"]
     (change,) = _apply(city, tmp_path, CITY + nightly + "keep = 1\n").succeeded()["changes"]

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from library import opened
 from psycopg.conninfo import make_conninfo
-from world import freqdp, query, value
+from world import anonymize, freqdp, query, value, verify
 
 from freqdp_db.dataset import memory
 from freqdp_db.errors import TooExposed
@@ -42,14 +42,14 @@ def _measured(url: str, name: str, share: float) -> None:
 
 
 def test_a_held_release_is_for_curators_until_it_is_approved(city: str) -> None:
-    held = freqdp(city, "anonymize", "city", "--method", "lg", *LITTLE, "--hold").succeeded()
+    held = anonymize(city, "city", "lg", *LITTLE, "--hold")
     assert (held["state"], held["held"], held["readers"]) == ("published", True, "curators (held)")
     assert value(city, "SELECT granted FROM freqdp_release.catalog") is False
     for relation in ("city_1", "city_1_line", "city_current"):
         assert not _readable(city, relation)
-    freqdp(city, "release", "verify", "city_1").succeeded()
+    verify(city, "city_1")
     freqdp(city, "release", "report", "city_1", "--public").refused("city_1", "not granted")
-    again = freqdp(city, "anonymize", "city", "--method", "lg", *LITTLE).succeeded()
+    again = anonymize(city, "city", "lg", *LITTLE)
     assert (again["existed"], again["held"]) == (True, True)
 
     approved = freqdp(city, "release", "approve", "city_1").succeeded()
@@ -64,12 +64,8 @@ def test_a_held_release_is_for_curators_until_it_is_approved(city: str) -> None:
 def test_an_analyst_is_sent_to_a_curator_and_never_given_a_way_round(
     city: str, tmp_path: Path
 ) -> None:
-    freqdp(
-        city, "anonymize", "city", "--method", "lg", *LITTLE, "--hold", "--as", "held"
-    ).succeeded()
-    freqdp(
-        city, "anonymize", "city", "--method", "lg", *LITTLE, "--seed", "1", "--as", "seeded"
-    ).succeeded()
+    anonymize(city, "city", "lg", *LITTLE, "--hold", "--as", "held")
+    anonymize(city, "city", "lg", *LITTLE, "--seed", "1", "--as", "seeded")
     analyst = make_conninfo(city, options="-c role=freqdp_analyst")
     out = str(tmp_path / "file")
     for command in (("export", "--format", "csv"), ("report", "--public")):
@@ -91,8 +87,8 @@ def test_an_analyst_is_sent_to_a_curator_and_never_given_a_way_round(
 
 
 def test_an_older_release_that_is_approved_does_not_replace_the_newest(city: str) -> None:
-    freqdp(city, "anonymize", "city", "--method", "lg", *LITTLE, "--hold").succeeded()
-    freqdp(city, "anonymize", "city", "--method", "lg", *LITTLE, "--new-draw").succeeded()
+    anonymize(city, "city", "lg", *LITTLE, "--hold")
+    anonymize(city, "city", "lg", *LITTLE, "--new-draw")
     freqdp(city, "release", "approve", "city_1").succeeded()
     assert "now city_2" in value(
         city, "SELECT obj_description('freqdp_release.city_current'::regclass)"
@@ -100,9 +96,7 @@ def test_an_older_release_that_is_approved_does_not_replace_the_newest(city: str
 
 
 def test_what_is_seeded_is_never_approved(city: str) -> None:
-    made = freqdp(
-        city, "anonymize", "city", "--method", "lg", *LITTLE, "--hold", "--seed", "1"
-    ).succeeded()
+    made = anonymize(city, "city", "lg", *LITTLE, "--hold", "--seed", "1")
     assert (made["held"], made["readers"]) == (False, "curators")
     freqdp(city, "release", "approve", "city_1").refused("never granted")
 
@@ -113,7 +107,7 @@ def test_what_is_seeded_is_never_approved(city: str) -> None:
     ids=["by an earlier version", "with another seed"],
 )
 def test_a_limit_does_not_go_by_a_measurement_of_others(city: str, older: str) -> None:
-    freqdp(city, "anonymize", "city", "--method", "lg", *LITTLE, "--hold").succeeded()
+    anonymize(city, "city", "lg", *LITTLE, "--hold")
     freqdp(city, "dataset", "set", "city", "--max-exposure", "5%").succeeded()
     _measured(city, "city_1", 0.0)
     query(city, f"SET session_replication_role = replica; {older}")
@@ -123,7 +117,7 @@ def test_a_limit_does_not_go_by_a_measurement_of_others(city: str, older: str) -
 def test_a_limit_holds_every_release_and_approve_measures_it(city: str) -> None:
     limit = freqdp(city, "dataset", "set", "city", "--max-exposure", "5%").succeeded()
     assert limit["max_exposure"] == 0.05
-    assert freqdp(city, "anonymize", "city", "--method", "lg", *LITTLE).succeeded()["held"] is True
+    assert anonymize(city, "city", "lg", *LITTLE)["held"] is True
     refused = freqdp(city, "release", "approve", "city_1").refused(
         "city_1", "more than the dataset"
     )
@@ -171,9 +165,7 @@ def test_jobs_are_approved_within_the_limit_and_refused_above_it(
     assert "more than the dataset allows (5% of a person)" in error
     assert not _readable(city, "city_1")
     # one that stays within it is granted; the refused one does not count against it
-    freqdp(
-        city, "anonymize", "city", "--method", "lg", *LITTLE, "--new-draw", "--as", "quiet"
-    ).succeeded()
+    anonymize(city, "city", "lg", *LITTLE, "--new-draw", "--as", "quiet")
     _measured(city, "quiet", 0.01)
     _ask(city, '{"keep": 1}')  # an equal request: answered by the newest that is there
     assert _serve(city).done == 1

@@ -7,7 +7,7 @@ from pathlib import Path
 from library import POINTS, build_points, make_points, opened
 from servers import run_program
 from test_worker import ask, serve, spends
-from world import freqdp, query
+from world import anonymize, freqdp, query, verify, withdraw
 
 
 def test_dump_and_restore(database_url: str, empty_database_url: str, tmp_path: Path) -> None:
@@ -28,7 +28,7 @@ def test_dump_and_restore(database_url: str, empty_database_url: str, tmp_path: 
     )
 
     assert freqdp(new, "init").succeeded()["changed"] is False
-    freqdp(new, "release", "verify", "d_1").succeeded()
+    verify(new, "d_1")
     head = query(new, "SELECT ledger_head FROM freqdp_release.catalog")[0][0]
     freqdp(new, "ledger", "verify", "--head", head).succeeded()
     assert query(new, "SELECT count(*) FROM freqdp_release.d_current") == query(
@@ -57,7 +57,7 @@ def test_restored_without_the_points_of_interest(
         build_points(database, "d", make_points(old, "points", POINTS))
     query(old, "CREATE TABLE world.poi AS SELECT geom, 'c' || ctid::text AS kind FROM world.points")
     points = ("--poi", "world.poi", "--category", "kind", "--k", "2", "--l", "1", "--t", "1")
-    freqdp(old, "anonymize", "d", "--method", "klt", *points).succeeded()
+    anonymize(old, "d", "klt", *points)
     file = str(tmp_path / "freqdp.dump")
     schemas = ("--schema=freqdp", "--schema=freqdp_release")
     run_program("pg_dump", "--format=custom", *schemas, f"--file={file}", old)
@@ -68,4 +68,4 @@ def test_restored_without_the_points_of_interest(
     for command in (("release", "verify", "d_1"), ("evaluate", "d_1")):
         refusal = freqdp(new, *command).refused("'d_1'", "cannot be read any more", "'world'")
         assert "bring the table or view back" in refusal["remedy"]
-    freqdp(new, "release", "withdraw", "d_1").succeeded()
+    withdraw(new, "d_1")

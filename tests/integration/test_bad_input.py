@@ -18,9 +18,9 @@ import psycopg
 import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
-from servers import SharedServer, cloned
-from sources import BUILT, GOOD, make_sources
-from world import freqdp, query, value, written
+from servers import SharedServer, clone_of, cloned
+from sources import BUILT, GOOD
+from world import anonymize, freqdp, query, value, verify, withdraw, written
 
 from freqdp_db.db.connection import translate, unreachable
 from freqdp_db.errors import ServerRefused
@@ -28,12 +28,8 @@ from freqdp_db.errors import ServerRefused
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(scope="module")
-def sources(shared_server: SharedServer, template_db: str) -> Iterator[str]:
-    """Tables and datasets that nothing in this module changes."""
-    with cloned(shared_server.get(), template_db) as url:
-        make_sources(url)
-        yield url
+sources = clone_of("sources_db", scope="module")
+"""Tables and datasets that nothing in this module changes."""
 
 
 ADD = ("dataset", "add", *BUILT)
@@ -237,11 +233,8 @@ def test_no_permission_to_create_schemas(empty_database_url: str) -> None:
 
 
 ODD = [
-    'He said "hi"',
-    "naïve Ünïcode 北京 🚕",
-    "x'; DROP SCHEMA freqdp CASCADE; --",
-    "%s %(name)s {} :bound $1 \\n",
-    "a.b",
+    'He said "hi" %s %(name)s {} :bound $1 \\n a.b',
+    "Ünï 北京 🚕 x'; DROP SCHEMA freqdp CASCADE; --",
 ]
 
 
@@ -266,11 +259,9 @@ def test_odd_names_work_everywhere(database_url: str, odd: str) -> None:
     ).succeeded()  # fmt: skip
     freqdp(database_url, "dataset", "build", "--", called).succeeded()
     assert freqdp(database_url, "plan", called, "--method", "lg").succeeded()["dataset"] == called
-    release = freqdp(
-        database_url, "anonymize", called, "--method", "lg", "--signature", "3", "--as", called
-    ).succeeded()
+    release = anonymize(database_url, called, "lg", "--signature", "3", "--as", called)
     assert (release["name"], release["state"]) == (called, "published")
-    assert freqdp(database_url, "release", "verify", called).succeeded()["verified"] is True
+    assert verify(database_url, called)["verified"] is True
     assert freqdp(database_url, "release", "show", called).succeeded()["name"] == called
     with psycopg.connect(database_url) as connection:
         for relation in (called, f"{called}_line"):
@@ -281,11 +272,9 @@ def test_odd_names_work_everywhere(database_url: str, odd: str) -> None:
             ).fetchone()
             assert found is not None and found[0] > 0
     # the default name follows the dataset's, and what is said to a person holds it too
-    assert freqdp(database_url, "anonymize", called, "--method", "pure-g").succeeded()["name"] == (
-        f"{called}_1"
-    )
+    assert anonymize(database_url, called, "pure-g")["name"] == (f"{called}_1")
     assert freqdp(database_url, "budget", called).succeeded()["source_schema"] == odd
-    freqdp(database_url, "release", "withdraw", called).succeeded()
+    withdraw(database_url, called)
     freqdp(database_url, "dataset", "drop", called).succeeded()
 
 
@@ -302,7 +291,7 @@ def test_longest_names(database_url: str) -> None:
     for name in (release, "y" * 55):
         asked = ("anonymize", "d" * 63, "--method", "lg", "--as", name, "--signature", "2")
         freqdp(database_url, *asked, "--new-draw").succeeded()
-        freqdp(database_url, "release", "verify", name).succeeded()
+        verify(database_url, name)
 
 
 def test_index_names_are_taken_too(database_url: str) -> None:
@@ -383,7 +372,7 @@ def test_disk_full_while_writing_a_release(tiny_disk: str) -> None:
     freqdp(tiny_disk, "anonymize", "city", "--method", "lg").refused("disk", "full")
     assert query(tiny_disk, "SELECT name FROM freqdp_release.catalog") == []
     _more_disk(tiny_disk)
-    answer = freqdp(tiny_disk, "anonymize", "city", "--method", "lg").succeeded()
+    answer = anonymize(tiny_disk, "city", "lg")
     assert (answer["resumed"], answer["state"]) == (True, "published")
     assert value(tiny_disk, "SELECT count(*) FROM freqdp.spend WHERE kind = 'spend'") == 1
     assert _leftovers(written(tiny_disk)) == []

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyogrio
 import pytest
-from servers import SharedServer, clone_of, cloned
-from world import freqdp, query, value
+from servers import clone_of, filled_once
+from world import add_city, freqdp, query, value, verify
 
 from freqdp_db.methods.counts import plan
 from freqdp_db.release import pipeline, planning
@@ -28,30 +27,24 @@ COUNTS = (
 )
 
 
-@pytest.fixture(scope="module")
-def built(shared_server: SharedServer) -> Iterator[str]:
-    with cloned(shared_server.get(), shared_server.template(schema=True)) as url:
-        freqdp(
-            url, "load", "demo", "--objects", "120", "--days", "2", "--into", "demo.city",
-            "--roads-into", "demo.town_roads",
-        ).succeeded()  # fmt: skip
-        freqdp(
-            url, "dataset", "add", "town", "--from", "demo.city", "--object", "object_id",
-            "--time", "at", "--geom", "geom", "--region", "4.26,50.79,4.44,50.91",
-            "--period", "2024-03-01/2024-03-20",
-        ).succeeded()  # fmt: skip
-        freqdp(url, "dataset", "build", "town").succeeded()
-        yield value(url, "SELECT current_database()")
+def _build(url: str) -> None:
+    freqdp(
+        url, "load", "demo", "--objects", "120", "--days", "2", "--into", "demo.city",
+        "--roads-into", "demo.town_roads",
+    ).succeeded()  # fmt: skip
+    add_city(url, "town", "--region", "4.26,50.79,4.44,50.91", "--period", "2024-03-01/2024-03-20")
+    freqdp(url, "dataset", "build", "town").succeeded()
 
 
-town = clone_of("built")
+town_db = filled_once("town", _build)
+town = clone_of("town_db")
 
 
 @pytest.mark.parametrize("accounting", ["zcdp", "pure"])
 def test_tables_agree_in_sql(town: str, accounting: str) -> None:
     made = freqdp(town, *COUNTS, "--epsilon", "0.5", "--accounting", accounting).succeeded()
     assert made["verified"]["checked"]["sums"] > 0
-    assert freqdp(town, "release", "verify", "town_1").succeeded()["checked"]["measurements"] > 0
+    assert verify(town, "town_1")["checked"]["measurements"] > 0
     # zones add up to districts, and these to the city, in every bin; bins to all bins
     for table in ("visits", "stays"):
         for number in ("value", "estimate"):
@@ -84,7 +77,7 @@ def test_a_sparse_domain(town: str, monkeypatch: pytest.MonkeyPatch, tmp_path: P
     """As one of a million zones: zones over all bins together, single bins where there is something."""
     monkeypatch.setattr(plan, "MAX_DENSE_CELLS", 10)
     freqdp(town, *COUNTS, "--epsilon", "4").succeeded()
-    freqdp(town, "release", "verify", "town_1").succeeded()
+    verify(town, "town_1")
     for table in ("visits", "stays"):
         rows = query(
             town,
@@ -142,7 +135,7 @@ def test_roads(town: str, tmp_path: Path) -> None:
     assert sorted(name.rpartition("town_1_")[2] for name in made["relations"]) == [
         "bin", "road", "roads", "roads_map", "visits", "visits_map", "zone",
     ]  # fmt: skip
-    freqdp(town, "release", "verify", "town_1").succeeded()
+    verify(town, "town_1")
     whole, roads, far = query(
         town,
         "SELECT count(*), count(*) FILTER (WHERE r.geom IS NOT NULL), "

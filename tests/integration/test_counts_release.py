@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree as Xml
 
@@ -12,8 +11,8 @@ import pyogrio
 import pytest
 from library import opened
 from psycopg.conninfo import make_conninfo
-from servers import SharedServer, cloned
-from world import freqdp, query, try_only, value
+from servers import clone_of, filled_once
+from world import add_city, freqdp, query, try_only, value
 
 from freqdp_db.evaluation.evaluate import approve_within_limit
 from freqdp_db.jobs.worker import Worker
@@ -25,24 +24,20 @@ _FACTS = ("--region", "4.26,50.79,4.44,50.91", "--period", "2024-03-04/2024-03-0
 _COUNTS = ("anonymize", "vans", "--method", "counts", "--zones", "grid:1km", "--epsilon", "2")
 
 
-@pytest.fixture(scope="module")
-def made(shared_server: SharedServer) -> Iterator[str]:
+def _make(url: str) -> None:
     """A small city with a release of counts."""
-    with cloned(shared_server.get(), shared_server.template(schema=True)) as url:
-        freqdp(url, "load", "demo", "--objects", "400", "--days", "2").succeeded()
-        freqdp(
-            url, "dataset", "add", "vans", "--from", "demo.city", "--object", "object_id", "--time",
-            "at", "--geom", "geom", "--timezone", "Europe/Brussels", *_FACTS,
-        ).succeeded()  # fmt: skip
-        freqdp(url, "dataset", "build", "vans").succeeded()
-        freqdp(
-            url, "budget", "vans", "--unit", "person", "--raise", "20", "--reason", "x"
-        ).succeeded()
-        with pytest.MonkeyPatch.context() as patched:
-            # what is measured below would lie beyond its bounds in some draw
-            patched.setattr(pipeline, "SecureSource", lambda: SeededSource(1))
-            freqdp(url, *_COUNTS).succeeded()
-        yield url
+    freqdp(url, "load", "demo", "--objects", "400", "--days", "2").succeeded()
+    add_city(url, "vans", "--timezone", "Europe/Brussels", *_FACTS)
+    freqdp(url, "dataset", "build", "vans").succeeded()
+    freqdp(url, "budget", "vans", "--unit", "person", "--raise", "20", "--reason", "x").succeeded()
+    with pytest.MonkeyPatch.context() as patched:
+        # what is measured below would lie beyond its bounds in some draw
+        patched.setattr(pipeline, "SecureSource", lambda: SeededSource(1))
+        freqdp(url, *_COUNTS).succeeded()
+
+
+counts_db = filled_once("counts", _make)
+made = clone_of("counts_db", scope="module")
 
 
 def test_queries_of_the_page(made: str) -> None:

@@ -22,7 +22,7 @@ from uuid import uuid4
 import pytest
 from library import opened
 from servers import SharedServer, cloned
-from world import Answer, freqdp, query, same_rows, value, wait_for
+from world import Answer, freqdp, query, same_rows, value, wait_for, withdraw
 
 from freqdp_db.dataset.building import build
 from freqdp_db.dataset.memory import deal_out, load_build
@@ -206,7 +206,7 @@ def test_verify_plan_and_a_row_too_many(city: str, cluster: Cluster) -> None:
         )
         with pytest.raises(VerificationFailed, match="does not hold the rows"):
             _verify(database, "spoilt", cluster)
-    freqdp(city, "release", "withdraw", "spoilt").succeeded()
+    withdraw(city, "spoilt")
 
 
 def test_a_worker_of_a_dead_command_writes_nothing(db: Database) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 from library import opened
-from world import ADD_CITY, fingerprint, freqdp, query, value, wait_for
+from world import ADD_CITY, add_city, fingerprint, freqdp, query, value, verify, wait_for, withdraw
 
 from freqdp_db.db import builds
 from freqdp_db.db.connection import hold
@@ -176,43 +176,42 @@ def test_object_keys(database_url: str, key: str) -> None:
     ) == [(built["samples"],)]
 
 
-@pytest.mark.parametrize(
-    "relation",
-    [
-        "CREATE MATERIALIZED VIEW v AS SELECT * FROM walks",
-        "CREATE VIEW v AS SELECT w.* FROM walks w JOIN (VALUES ('person 1'), ('person 2'), "
-        "('person 3'), ('person 4'), ('person 5'), ('person 6')) k (who) USING (who)",
-        "CREATE TABLE v (LIKE walks) PARTITION BY LIST (who); "
-        "CREATE TABLE v_1 PARTITION OF v FOR VALUES IN ('person 1'); "
-        "CREATE TABLE v_2 PARTITION OF v DEFAULT; INSERT INTO v SELECT * FROM walks",
-        "CREATE VIEW v AS SELECT (string_to_array(who, ' '))[2]::int AS who, at, "
-        "geom::geometry AS geom FROM walks",
-    ],
-    ids=["materialized view", "join", "partitioned", "computed"],
-)
-def test_relations(database_url: str, relation: str) -> None:
-    _walks(database_url)
-    query(database_url, relation)
-    _add(database_url, source="v")
-    built = _build(database_url)
-    assert (built["trajectories"], built["samples"]) == (6, 240)
+_RELATIONS = {
+    "materialized": "CREATE MATERIALIZED VIEW materialized AS SELECT * FROM walks",
+    "joined": "CREATE VIEW joined AS SELECT w.* FROM walks w JOIN (VALUES ('person 1'), ('person 2'), "
+    "('person 3'), ('person 4'), ('person 5'), ('person 6')) k (who) USING (who)",
+    "partitioned": "CREATE TABLE partitioned (LIKE walks) PARTITION BY LIST (who); "
+    "CREATE TABLE v_1 PARTITION OF partitioned FOR VALUES IN ('person 1'); "
+    "CREATE TABLE v_2 PARTITION OF partitioned DEFAULT; INSERT INTO partitioned SELECT * FROM walks",
+    "computed": "CREATE VIEW computed AS SELECT (string_to_array(who, ' '))[2]::int AS who, at, "
+    "geom::geometry AS geom FROM walks",
+}
 
 
-@pytest.mark.parametrize(
-    ("condition", "objects"),
-    [
-        ("who LIKE 'person%' AND who <> '100%'", 6),
-        ("who IN ('person 1', 'person 2') -- only these", 2),
-        ("who = 'person 1' OR who = 'person 6'", 2),
-        ("who ~ '^person [1-5]$' /* and {not} the :sixth */", 5),
-        ("EXISTS (SELECT FROM generate_series(1, 2) g WHERE walks.who = 'person ' || g)", 2),
-    ],
-)
-def test_where(database_url: str, condition: str, objects: int) -> None:
+def test_relations(database_url: str) -> None:
     _walks(database_url)
-    _add(database_url, "--where", condition)
-    built = _build(database_url)
-    assert (built["trajectories"], built["rows"]) == (objects, 40 * objects)
+    for name, statement in _RELATIONS.items():
+        query(database_url, statement)
+        _add(database_url, source=name, name=name)
+        built = _build(database_url, name)
+        assert (built["trajectories"], built["samples"]) == (6, 240), name
+
+
+_CONDITIONS = {
+    "who LIKE 'person%' AND who <> '100%'": 6,
+    "who IN ('person 1', 'person 2') -- only these": 2,
+    "who = 'person 1' OR who = 'person 6'": 2,
+    "who ~ '^person [1-5]$' /* and {not} the :sixth */": 5,
+    "EXISTS (SELECT FROM generate_series(1, 2) g WHERE walks.who = 'person ' || g)": 2,
+}
+
+
+def test_where(database_url: str) -> None:
+    _walks(database_url)
+    for n, (condition, objects) in enumerate(_CONDITIONS.items()):
+        _add(database_url, "--where", condition, name=f"d{n}")
+        built = _build(database_url, f"d{n}")
+        assert (built["trajectories"], built["rows"]) == (objects, 40 * objects), condition
 
 
 def test_cleaning_counts_every_reason_once(database_url: str) -> None:
@@ -447,13 +446,13 @@ def test_rebuild_swaps_and_keeps_what_a_release_needs(city: str) -> None:
     assert (second["build_id"], second["trajectories"]) == (2, 39)
     assert value(city, "SELECT count(DISTINCT trajectory_id) FROM freqdp.point_frequency") == 39
     assert _alive(city) == [1, 2]
-    freqdp(city, "release", "verify", "first").succeeded()
+    verify(city, "first")
 
     # nobody needs the second one when the third is there
     assert _build(city, "city")["build_id"] == 3
     assert _alive(city) == [1, 3]
 
-    freqdp(city, "release", "withdraw", "first").succeeded()
+    withdraw(city, "first")
     assert _alive(city) == [3]
     assert (
         query(
@@ -482,17 +481,14 @@ def test_drop_keeps_the_budget(city: str) -> None:
     # the release is published: its build stays
     assert dropped == {"dropped": "city", "builds_removed": [], "releases_published": 1}
     freqdp(city, "dataset", "show", "city").refused("'city'")
-    freqdp(city, "release", "verify", "kept").succeeded()
+    verify(city, "kept")
     again = freqdp(city, *ADD_CITY, "--budget", "100").succeeded()
     assert again["budget_is_new"] is False
     assert _left(again["budget"]) == (4, Decimal("2.5"))
     # so does another dataset on the same objects, whatever else it says
-    other = freqdp(
-        city, "dataset", "add", "other", "--from", "demo.city", "--object", "object_id",
-        "--time", "at", "--geom", "geom", "--snap", "exact", "--where", "object_id <> ''",
-    ).succeeded()  # fmt: skip
+    other = add_city(city, "other", "--snap", "exact", "--where", "object_id <> ''")
     assert _left(other["budget"]) == (4, Decimal("2.5"))
-    freqdp(city, "release", "withdraw", "kept").succeeded()
+    withdraw(city, "kept")
     assert _alive(city) == []
     assert _left(freqdp(city, "budget", "city").succeeded()) == (4, Decimal("2.5"))
 

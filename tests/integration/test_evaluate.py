@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import psycopg
 import pytest
 from library import opened
-from servers import SharedServer, clone_of, cloned
-from world import freqdp, query, written
+from servers import SharedServer, clone_of, cloned, filled_once
+from world import anonymize, freqdp, query, value, withdraw, written
 
 from freqdp_db.dataset.memory import load_build
 from freqdp_db.db.releases import find_release, load_columns, load_edits
@@ -31,17 +30,12 @@ _STEP = "5min"
 _STEP_US = 300_000_000
 
 
-@pytest.fixture(scope="module")
-def released_template(shared_server: SharedServer, city_db: str) -> Iterator[str]:
-    """The name of a database in which the city is released as `r`, with coarse times."""
-    with cloned(shared_server.get(), city_db) as url:
-        freqdp(
-            url, "anonymize", "city", "--method", "lg", "--as", "r", "--time-step", _STEP
-        ).succeeded()
-        yield str(psycopg.conninfo.conninfo_to_dict(url)["dbname"])
+def _release(url: str) -> None:
+    anonymize(url, "city", "lg", "--as", "r", "--time-step", _STEP)
 
 
-released = clone_of("released_template")
+coarse_db = filled_once("coarse", _release, "city_db")
+released = clone_of("coarse_db")
 
 
 def test_the_pair_is_what_the_log_gives(released: str) -> None:
@@ -68,9 +62,9 @@ def test_the_pair_is_what_the_log_gives(released: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def measured(shared_server: SharedServer, released_template: str) -> Iterator[tuple[str, Any]]:
+def measured(shared_server: SharedServer, coarse_db: str) -> Iterator[tuple[str, Any]]:
     """A database in which the release was measured with roads, and what was said."""
-    with cloned(shared_server.get(), released_template) as url:
+    with cloned(shared_server.get(), coarse_db) as url:
         yield url, freqdp(url, "evaluate", "r", "--roads", "demo.roads").succeeded()
 
 
@@ -147,9 +141,8 @@ def test_recovery_over_roads_of_any_tool(measured: tuple[str, Any]) -> None:
 def test_a_withdrawn_release_shows_and_measures_nothing(
     shared_server: SharedServer, measured: tuple[str, Any]
 ) -> None:
-    template = str(psycopg.conninfo.conninfo_to_dict(measured[0])["dbname"])
-    with cloned(shared_server.get(), template) as url:
-        freqdp(url, "release", "withdraw", "r").succeeded()
+    with cloned(shared_server.get(), value(measured[0], "SELECT current_database()")) as url:
+        withdraw(url, "r")
         assert query(url, "SELECT name FROM freqdp.publishable_metric") == []
         freqdp(url, "evaluate", "r").refused("withdrawn")
 

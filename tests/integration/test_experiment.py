@@ -8,7 +8,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from world import freqdp, written
+from world import anonymize, freqdp, written
 
 from freqdp_db.paper.summary_table import COLUMNS, ROWS
 
@@ -48,10 +48,21 @@ def test_an_experiment_measures_what_a_release_would(city: str, tmp_path: Path) 
         "--time-step", "none", "--time-step", "5min", "--out", str(tmp_path / "e"),
     ).succeeded()  # fmt: skip
     run, coarse = json.loads((tmp_path / "e" / "results.json").read_text())["runs"]
-    freqdp(
-        city, "anonymize", "city", "--method", "gl", "--spread", "paper", "--epsilon", "2",
-        "--seed", "1", "--as", "r", "--time-step", "5min",
-    ).succeeded()  # fmt: skip
+    anonymize(
+        city,
+        "city",
+        "gl",
+        "--spread",
+        "paper",
+        "--epsilon",
+        "2",
+        "--seed",
+        "1",
+        "--as",
+        "r",
+        "--time-step",
+        "5min",
+    )
     measured = freqdp(city, "evaluate", "r", "--seed", "1").succeeded()["metrics"]
     assert coarse["values"] == measured
     assert (run["time_step_s"], coarse["time_step_s"]) == (None, 300)

@@ -26,7 +26,7 @@ import pytest
 from library import opened, release
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
-from servers import SharedServer, cloned
+from servers import clone_of, filled_once
 from world import query, value
 
 import freqdp_db
@@ -65,17 +65,18 @@ class Notes(Progress):
         self.notes.append(text)
 
 
-@pytest.fixture(scope="module")
-def url(shared_server: SharedServer, template_db: str) -> Iterator[str]:
-    """A database with a release in each kind of reference system, and a seeded one."""
-    with cloned(shared_server.get(), template_db) as found:
-        _make_world(found)
-        with opened(found) as database:
-            for name, (source, _) in RELEASES.items():
-                _build(database, name, source)
-                release(database, name, name, signature=3)
-            release(database, "metres", "seeded", signature=3, seed=1)
-        yield found
+def _release(url: str) -> None:
+    """A release in each kind of reference system, and a seeded one."""
+    _make_world(url)
+    with opened(url) as database:
+        for name, (source, _) in RELEASES.items():
+            _build(database, name, source)
+            release(database, name, name, signature=3)
+        release(database, "metres", "seeded", signature=3, seed=1)
+
+
+exported_db = filled_once("exported", _release)
+url = clone_of("exported_db", scope="module")
 
 
 def _make_world(url: str) -> None:

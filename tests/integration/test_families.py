@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 from library import load_city, opened
-from servers import SharedServer, cloned
+from servers import clone_of, filled_once
 from synthetic_world import rough_fits
-from world import anonymize, freqdp, query, try_only, value, verify, withdraw
+from world import add_city, anonymize, freqdp, query, try_only, value, verify, withdraw
 
 import freqdp_db
 from freqdp_db.db import releases as requests
@@ -24,31 +23,22 @@ from freqdp_db.methods.unlinking.clock import clock_for
 from freqdp_db.release import pipeline
 
 
-@pytest.fixture(scope="module")
-def city_database(shared_server: SharedServer, template_db: str) -> Iterator[str]:
-    """A city of 60 objects with public facts, built."""
-    with cloned(shared_server.get(), template_db) as url:
-        load_city(url, objects=60, days=3)
-        box = value(
-            url,
-            "SELECT concat_ws(',', floor(min(ST_X(geom)) * 100) / 100, "
-            "floor(min(ST_Y(geom)) * 100) / 100, ceil(max(ST_X(geom)) * 100) / 100, "
-            "ceil(max(ST_Y(geom)) * 100) / 100) FROM demo.city "
-            "WHERE ST_X(geom) BETWEEN 3 AND 6 AND ST_Y(geom) BETWEEN 50 AND 54",
-        )
-        freqdp(
-            url, "dataset", "add", "city", "--from", "demo.city", "--object", "object_id",
-            "--time", "at", "--geom", "geom", "--region", box, "--period", "2024-03-01/2024-03-20",
-        ).succeeded()  # fmt: skip
-        freqdp(url, "dataset", "build", "city").succeeded()
-        yield url
+def _build(url: str) -> None:
+    """A city of 60 objects with public facts."""
+    load_city(url, objects=60, days=3)
+    box = value(
+        url,
+        "SELECT concat_ws(',', floor(min(ST_X(geom)) * 100) / 100, "
+        "floor(min(ST_Y(geom)) * 100) / 100, ceil(max(ST_X(geom)) * 100) / 100, "
+        "ceil(max(ST_Y(geom)) * 100) / 100) FROM demo.city "
+        "WHERE ST_X(geom) BETWEEN 3 AND 6 AND ST_Y(geom) BETWEEN 50 AND 54",
+    )
+    add_city(url, "city", "--region", box, "--period", "2024-03-01/2024-03-20")
+    freqdp(url, "dataset", "build", "city").succeeded()
 
 
-@pytest.fixture
-def url(shared_server: SharedServer, city_database: str) -> Iterator[str]:
-    name = value(city_database, "SELECT current_database()")
-    with cloned(shared_server.get(), name) as copy:
-        yield copy
+large_city_db = filled_once("large_city", _build)
+url = clone_of("large_city_db")
 
 
 def test_unlinked(url: str, tmp_path: Path) -> None:

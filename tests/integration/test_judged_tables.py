@@ -2,41 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
-import psycopg
-import pytest
-from servers import SharedServer, clone_of, cloned
+from servers import clone_of, filled_once
 from world import freqdp, query, written
 
 _COLUMNS = ("--against", "city", "--trajectory", "id", "--time", "at", "--geom", "geom")
 
 
-@pytest.fixture(scope="module")
-def tables_template(shared_server: SharedServer, city_db: str) -> Iterator[str]:
-    """A database in which somebody made tables of the city by hand."""
-    with cloned(shared_server.get(), city_db) as url:
-        query(
-            url,
-            "CREATE SCHEMA hand; "
-            # new ids, and nothing else
-            "CREATE TABLE hand.renamed AS SELECT md5('x' || object_id) AS id, at, geom FROM demo.city; "
-            "CREATE TABLE hand.key AS SELECT DISTINCT md5('x' || object_id) AS id, object_id "
-            "FROM demo.city; "
-            # an id a day
-            "CREATE TABLE hand.daily AS SELECT object_id || to_char(at, '-DD') AS id, at, geom "
-            "FROM demo.city; "
-            # nobody's: all moved by 20 km
-            "CREATE TABLE hand.nobody AS SELECT object_id AS id, at, "
-            "ST_Translate(geom, 0.3, 0.2) AS geom FROM demo.city; "
-            "CREATE TABLE hand.nothing AS SELECT 1 AS id, now() AS at, "
-            "NULL::public.geometry(Point, 4326) AS geom",
-        )
-        yield str(psycopg.conninfo.conninfo_to_dict(url)["dbname"])
+def _make_tables(url: str) -> None:
+    """As somebody makes them by hand."""
+    query(
+        url,
+        "CREATE SCHEMA hand; "
+        # new ids, and nothing else
+        "CREATE TABLE hand.renamed AS SELECT md5('x' || object_id) AS id, at, geom FROM demo.city; "
+        "CREATE TABLE hand.key AS SELECT DISTINCT md5('x' || object_id) AS id, object_id "
+        "FROM demo.city; "
+        # an id a day
+        "CREATE TABLE hand.daily AS SELECT object_id || to_char(at, '-DD') AS id, at, geom "
+        "FROM demo.city; "
+        # nobody's: all moved by 20 km
+        "CREATE TABLE hand.nobody AS SELECT object_id AS id, at, "
+        "ST_Translate(geom, 0.3, 0.2) AS geom FROM demo.city",
+    )
 
 
-tables = clone_of("tables_template")
+tables_db = filled_once("tables", _make_tables, "city_db")
+tables = clone_of("tables_db")
 
 
 def test_new_ids_alone_hide_nobody(tables: str, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from library import opened
-from world import freqdp, query, value
+from world import anonymize, freqdp, query, value
 
 from freqdp_db.dataset.building import build
 from freqdp_db.db.datasets import find_dataset
@@ -182,10 +182,7 @@ FAR_PERSON = "INSERT INTO w VALUES ('p500', '2024-05-01 09:00+00', 'SRID=2154;PO
 
 def _strict(url: str, name: str) -> list[tuple[Any, ...]]:
     freqdp(url, "dataset", "build", "d").succeeded()
-    freqdp(
-        url, "anonymize", "d", "--method", "strict", "--epsilon", "2", "--seed", "7", "--as", name,
-        "--new-draw",
-    ).succeeded()  # fmt: skip
+    anonymize(url, "d", "strict", "--epsilon", "2", "--seed", "7", "--as", name, "--new-draw")
     return query(url, f"SELECT * FROM freqdp_release.{name} ORDER BY 1, 2")
 
 

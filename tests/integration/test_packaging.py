@@ -23,7 +23,7 @@ import pytest
 from packaging.requirements import Requirement
 from psycopg.conninfo import make_conninfo
 from servers import destroy
-from world import freqdp, query
+from world import freqdp, query, verify
 
 import freqdp_db
 from freqdp_db.server.embedded import EmbeddedServer
@@ -222,7 +222,7 @@ def test_neither_login_is_a_superuser_and_both_do_their_part(composed: str) -> N
     query(composed, granted[0])
     _by(curator, request.format(4))
     assert freqdp(worker, "worker", "--once").code == 0
-    freqdp(curator, "release", "verify", "city_1").succeeded()
+    verify(curator, "city_1")
     refused = freqdp(worker, "dataset", "drop", "city").refused("permission denied")
     assert "GRANT freqdp_admin TO" in refused["remedy"]
     with pytest.raises(psycopg.errors.InsufficientPrivilege):

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from world import freqdp, query, value
+from world import anonymize, freqdp, query, value
 
 from freqdp_db.errors import Busy
 from freqdp_db.methods.counts.family import CountsStep
@@ -207,7 +207,7 @@ def test_other_tables_of_the_same_persons_are_not_public(database_url: str) -> N
     box = "SELECT 1 AS id, ST_MakeEnvelope(2.1, 48.6, 2.7, least(49.1, max({})), 4326) AS geom FROM {}"
     query(url, f"CREATE VIEW zones AS {box.format('lat', 'w')}")
     query(url, f"CREATE VIEW others AS {box.format('lat', 'trip')}")
-    freqdp(url, "anonymize", "d", "--method", "points", "--hold").succeeded()
+    anonymize(url, "d", "points", "--hold")
     query(url, f"CREATE VIEW held AS {box.format('ST_Y(geom)', 'freqdp_release.d_1')}")
     asked = ("anonymize", "d", "--method", "counts", "--zone", "id", "--bins", "day", "--zones")
     freqdp(url, *asked, "public.others").refused("--zones", "reads the rows of public.trip")

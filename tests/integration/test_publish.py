@@ -11,33 +11,25 @@ import psycopg
 import pytest
 from library import opened
 from psycopg.conninfo import make_conninfo
-from servers import SharedServer, clone_of, cloned
-from world import freqdp, query, value, wait_for, written
+from servers import SharedServer, clone_of, cloned, filled_once
+from world import anonymize, freqdp, query, value, wait_for, withdraw, written
 
 from freqdp_db.db import copying
 
 PARTS = ("", "_line", "_trip")
 
 
-@pytest.fixture(scope="module")
-def released(shared_server: SharedServer, city_db: str) -> Iterator[str]:
-    """The name of a database with releases of all kinds of readers, to be cloned."""
-    with cloned(shared_server.get(), city_db) as url:
-        query(url, "SELECT freqdp.grant_budget(1, 100, 'tests')")
-        for name, signature in (("r", "3"), ("s", "4")):
-            asked = ("anonymize", "city", "--method", "lg", "--signature", signature, "--as", name)
-            freqdp(url, *asked).succeeded()
-        freqdp(url, "anonymize", "city", "--method", "glove", "--as", "areas").succeeded()
-        freqdp(
-            url, "anonymize", "city", "--method", "lg", "--signature", "5", "--as", "kept", "--hold"
-        ).succeeded()
-        freqdp(
-            url, "anonymize", "city", "--method", "lg", "--seed", "7", "--as", "seeded"
-        ).succeeded()
-        yield str(value(url, "SELECT current_database()::text"))
+def _release(url: str) -> None:
+    """Releases of all kinds of readers."""
+    query(url, "SELECT freqdp.grant_budget(1, 100, 'tests')")
+    anonymize(url, "city", "lg", "--signature", "4", "--as", "s")
+    anonymize(url, "city", "glove", "--as", "areas")
+    anonymize(url, "city", "lg", "--signature", "5", "--as", "kept", "--hold")
+    anonymize(url, "city", "lg", "--seed", "7", "--as", "seeded")
 
 
-city = clone_of("released")
+published_db = filled_once("published", _release, "city_r_db")
+city = clone_of("published_db")
 
 
 @pytest.fixture
@@ -139,7 +131,7 @@ def test_what_was_withdrawn_goes(city: str, other: str, monkeypatch: pytest.Monk
     monkeypatch.setattr(copying, "LOCK_TIMEOUT", "100ms")
     _publish(city, other, "--all")
     for name in ("areas", "s"):
-        freqdp(city, "release", "withdraw", name).succeeded()
+        withdraw(city, name)
     freqdp(city, "release", "approve", "kept").succeeded()
     with psycopg.connect(
         make_conninfo(other, options="-c role=freqdp_analyst"), autocommit=True
@@ -162,8 +154,8 @@ def test_what_was_withdrawn_goes(city: str, other: str, monkeypatch: pytest.Monk
 def test_another_release_of_the_same_name_replaces_it(city: str, other: str) -> None:
     _publish(city, other, "r")
     assert _names(other) == ["r"]
-    freqdp(city, "release", "withdraw", "r").succeeded()
-    freqdp(city, "anonymize", "city", "--method", "lg", "--signature", "6", "--as", "r").succeeded()
+    withdraw(city, "r")
+    anonymize(city, "city", "lg", "--signature", "6", "--as", "r")
     done = _publish(city, other, "r")
     assert (done["copied"], done["removed"], done["waiting"]) == (["r"], ["r"], [])
     assert _rows(other, "r") == _rows(city, "r")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from psycopg.conninfo import make_conninfo
 from servers import SharedServer, cloned
-from world import freqdp, query, value
+from world import anonymize, freqdp, query, value
 
 KINDS = {"swapped": "lg+swap", "pieces": "cut", "areas": "glove", "made_up": "strict"}
 """Releases of the other kinds, and their methods."""
@@ -25,30 +25,29 @@ _VOID = {"meta", "link", "img", "br", "hr", "input"}
 
 
 @pytest.fixture(scope="module")
-def reported(
-    shared_server: SharedServer,
-    city_db: str,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[tuple[str, Path]]:
+def reported(shared_server: SharedServer, city_r_db: str) -> Iterator[tuple[str, Path]]:
     """A database with a measured release and one to compare it with, and its two reports."""
-    folder = tmp_path_factory.mktemp("report")
-    with cloned(shared_server.get(), city_db) as url:
+    folder = shared_server.directory / "reports"
+
+    def report(url: str) -> None:
+        folder.mkdir()
         freqdp(url, "dataset", "set", "city", *_PUBLIC).succeeded()
-        freqdp(url, "anonymize", "city", "--method", "lg", "--as", "r").succeeded()
         freqdp(url, "evaluate", "r", "--roads", "demo.roads").succeeded()
-        freqdp(url, "anonymize", "city", "--method", "sc", "--as", "closed").succeeded()
+        anonymize(url, "city", "sc", "--as", "closed")
         freqdp(url, "evaluate", "closed").succeeded()
         for name, method in KINDS.items():
-            freqdp(
-                url, "anonymize", "city", "--method", method, "--as", name, *_ASKED[name]
-            ).succeeded()
+            anonymize(url, "city", method, "--as", name, *_ASKED[name])
             if name == "pieces":
                 freqdp(url, "evaluate", name).succeeded()
-            out = str(folder / f"{name}.html")
-            freqdp(url, "release", "report", name, "--out", out).succeeded()
-        report = ("release", "report", "r")
-        freqdp(url, *report, "--roads", "demo.roads", "--out", str(folder / "own.html")).succeeded()
-        freqdp(url, *report, "--public", "--out", str(folder / "public.html")).succeeded()
+            write(url, name, name)
+        write(url, "own", "r", "--roads", "demo.roads")
+        write(url, "public", "r", "--public")
+
+    def write(url: str, page: str, *asked: str) -> None:
+        out = ("--out", str(folder / f"{page}.html"))
+        freqdp(url, "release", "report", *asked, *out).succeeded()
+
+    with cloned(shared_server.get(), shared_server.filled("reported", report, city_r_db)) as url:
         yield url, folder
 
 

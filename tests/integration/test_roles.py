@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from library import opened
 from psycopg.conninfo import make_conninfo
-from world import freqdp, login, query
+from world import anonymize, freqdp, login, query, withdraw
 
 from freqdp_db.db.connection import hold
 
@@ -76,8 +76,8 @@ def test_locks_of_strangers_stop_nobody(people: dict[str, str], database_url: st
             stranger.execute(statement.encode())
         freqdp(people["admin"], *ADD).succeeded()
         freqdp(people["runner"], "dataset", "build", "d").succeeded()
-        freqdp(people["runner"], "anonymize", "d", "--method", "lg", "--signature", "3").succeeded()
-        freqdp(people["runner"], "release", "withdraw", "d_1").succeeded()
+        anonymize(people["runner"], "d", "lg", "--signature", "3")
+        withdraw(people["runner"], "d_1")
         freqdp(database_url, "init").succeeded()
     for kind in ("analyst", "auditor"):
         with psycopg.connect(people[kind], autocommit=True) as connection:
@@ -100,9 +100,7 @@ def test_who_holds_and_who_approves(people: dict[str, str]) -> None:
     freqdp(people["runner"], "dataset", "build", "d").succeeded()
     limit = ("dataset", "set", "d", "--max-exposure", "100%")
     freqdp(people["runner"], *limit).refused("permission denied")
-    freqdp(
-        people["runner"], "anonymize", "d", "--method", "lg", "--hold", "--signature", "3"
-    ).succeeded()
+    anonymize(people["runner"], "d", "lg", "--hold", "--signature", "3")
     freqdp(people["auditor"], "release", "approve", "d_1").refused("permission denied")
     approved = freqdp(people["admin"], "release", "approve", "d_1").succeeded()
     assert approved["approved_by"]

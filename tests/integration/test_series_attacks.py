@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from library import opened
 from servers import SharedServer, cloned
-from world import freqdp, query, value
+from world import freqdp, query, value, withdraw
 
 from freqdp_db.evaluation.evaluate import approve_within_limit
 from freqdp_db.jobs.worker import Worker
@@ -67,7 +67,7 @@ def test_a_series_is_measured_by_how_many_windows_attackers_have(city: str, tmp_
     assert "series.4.exposure.habits" in found["metrics"]
     # kept with the newest window, and replaced by what is measured next
     assert _stored(city, DAYS[-1]) == found["metrics"]
-    freqdp(city, "release", "withdraw", _named(EMPTY)).succeeded()
+    withdraw(city, _named(EMPTY))
     again = freqdp(city, "evaluate", "city_daily").succeeded()
     assert set(_stored(city, DAYS[-1])) == set(again["metrics"])
     assert not any(name.startswith("series.4.") for name in again["metrics"])

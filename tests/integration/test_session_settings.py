@@ -9,7 +9,7 @@ import pytest
 from library import make_points
 from pooler import PROGRAM, pooled
 from psycopg.conninfo import make_conninfo
-from world import freqdp, query, same_rows, value
+from world import anonymize, freqdp, query, same_rows, value, verify
 
 POINTS = [(f"o{i % 6}", 60.5 * i, 100.25 * (i * 7 % 23), 100.0 * (i * 5 % 11)) for i in range(300)]
 ODD = {
@@ -42,8 +42,8 @@ def _whole_job(url: str, name: str, files: Path) -> None:
     freqdp(url, "dataset", "add", name, *ADD).succeeded()
     freqdp(url, "dataset", "build", name).succeeded()
     seeded = ("--signature", "2", "--seed", "7", "--as", f"{name}_seeded")
-    freqdp(url, "anonymize", name, "--method", "lg", *seeded).succeeded()
-    freqdp(url, "release", "verify", f"{name}_seeded").succeeded()
+    anonymize(url, name, "lg", *seeded)
+    verify(url, f"{name}_seeded")
     target = str(files / f"{name}.csv")
     freqdp(
         url, "release", "export", f"{name}_seeded", "--format", "csv", "--out", target

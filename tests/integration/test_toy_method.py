@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -17,7 +18,7 @@ import pyarrow.parquet as pq
 import pyogrio
 import pytest
 from library import build_points, make_points, opened
-from servers import SharedServer, cloned
+from servers import SharedServer, clone_of, cloned, filled_once
 from world import anonymize, freqdp, query, verify, withdraw
 
 from freqdp_db.cli.main import declared
@@ -106,15 +107,31 @@ TOY = Method(
 )  # fmt: skip
 
 
-@pytest.fixture
-def url(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    monkeypatch.setitem(registry.METHODS, TOY.name, TOY)
+@contextmanager
+def _known(*methods: Method) -> Iterator[None]:
+    """As if they had their lines in the registry."""
+    with pytest.MonkeyPatch.context() as patched:
+        for method in methods:
+            patched.setitem(registry.METHODS, method.name, method)
+        registry.find_method.cache_clear()
+        yield
     registry.find_method.cache_clear()
-    with opened(database_url) as database:
+
+
+def _build(url: str) -> None:
+    with _known(TOY, HOURS), opened(url) as database:
         upgrade.upgrade(database)
-        build_points(database, "d", make_points(database_url, "points", POINTS))
-    yield database_url
-    registry.find_method.cache_clear()
+        build_points(database, "d", make_points(url, "points", POINTS))
+
+
+toy_db = filled_once("toy", _build)
+toy = clone_of("toy_db")
+
+
+@pytest.fixture
+def url(toy: str) -> Iterator[str]:
+    with _known(TOY, HOURS):
+        yield toy
 
 
 def _asked(database: Database, method: str) -> pipeline.Outcome:
@@ -123,7 +140,7 @@ def _asked(database: Database, method: str) -> pipeline.Outcome:
 
 
 def test_the_command_line_knows_its_options(url: str) -> None:
-    assert declared()["most"][1] == ["shift"]
+    assert declared()["most"][1] == ["shift", "hours"]
 
 
 @pytest.mark.parametrize("method", ["shift", "lg+shift"])
@@ -273,12 +290,8 @@ HOURS = Method(
 
 
 @pytest.fixture
-def counted(url: str, monkeypatch: pytest.MonkeyPatch) -> str:
+def counted(url: str) -> str:
     """The dataset, with a release by the method that publishes counts."""
-    monkeypatch.setitem(registry.METHODS, HOURS.name, HOURS)
-    registry.find_method.cache_clear()
-    with opened(url) as database:
-        upgrade.upgrade(database)
     made = anonymize(url, "d", "hours")
     assert made["table"] == "freqdp_release.d_1_hour"
     assert made["relations"] == ["freqdp_release.d_1_hour", "freqdp_release.d_1_place"]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
-from servers import SharedServer, cloned
+from servers import clone_of, filled_once
 from world import freqdp, query
 
 SAMPLES = """
@@ -56,13 +55,14 @@ ORDER BY 1, 2
 """
 
 
-@pytest.fixture(scope="module")
-def fleet(shared_server: SharedServer, template_db: str) -> Iterator[str]:
-    with cloned(shared_server.get(), template_db) as url:
-        with psycopg.connect(url, autocommit=True) as connection:
-            connection.execute(SAMPLES.encode())
-        _built(url, "pings", "fleet.ping", "--time", "at", "--geom", "geom")
-        yield url
+def _make_fleet(url: str) -> None:
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(SAMPLES.encode())
+    _built(url, "pings", "fleet.ping", "--time", "at", "--geom", "geom")
+
+
+fleet_db = filled_once("fleet", _make_fleet)
+fleet = clone_of("fleet_db", scope="module")
 
 
 def _built(url: str, name: str, source: str, *columns: str) -> list[tuple[Any, ...]]:

@@ -6,7 +6,7 @@ import psycopg
 import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
-from world import anonymize, freqdp, query, value, verify, withdraw, written
+from world import add_city, anonymize, freqdp, query, value, verify, withdraw, written
 
 from freqdp_db.release import pipeline
 from freqdp_db.release.request import Request
@@ -113,10 +113,7 @@ def test_names_of_the_views_are_kept_free(city: str) -> None:
 
 
 def test_days_are_those_of_the_dataset(city: str) -> None:
-    freqdp(
-        city, "dataset", "add", "far", "--from", "demo.city", "--object", "object_id", "--time", "at",
-        "--geom", "geom", "--timezone", "Asia/Tokyo",
-    ).succeeded()  # fmt: skip
+    add_city(city, "far", "--timezone", "Asia/Tokyo")
     freqdp(city, "dataset", "build", "far").succeeded()
     anonymize(city, "far", "swap")
     wrong = value(

@@ -8,17 +8,13 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 from denial import GOLDEN, POINTS, make_world, matrix
-from servers import SharedServer, cloned
+from servers import clone_of, filled_once
 from world import session_of
 
 from freqdp_db.methods.registry import suffixes
 
-
-@pytest.fixture(scope="module")
-def world(shared_server: SharedServer, template_db: str) -> Iterator[str]:
-    with cloned(shared_server.get(), template_db) as url:
-        make_world(url)
-        yield url
+denied_db = filled_once("denied", make_world)
+world = clone_of("denied_db", scope="module")
 
 
 @pytest.fixture

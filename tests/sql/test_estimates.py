@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 from library import make_points
-from world import freqdp, query, session_of
+from servers import clone_of, filled_once
+from world import anonymize, freqdp, query, session_of, verify
 
 POINTS = [(f"o{i % 6}", 60.0 * i, 100.0 * (i * 7 % 23), 100.0 * (i * 5 % 11)) for i in range(600)]
 ADD = ("dataset", "add", "d", "--from", "world.points", "--object", "object", "--time", "at",
@@ -19,23 +20,21 @@ GRANTED = ["freqdp_release.d_2", "freqdp_release.d_2_line"]
 _BOX = "public.ST_MakeEnvelope(500000, 4000000, 501000, 4000500, 32631)"
 
 
-@pytest.fixture
-def world(database_url: str) -> str:
-    make_points(database_url, "points", POINTS)
-    query(database_url, "CREATE INDEX ON world.points USING gist (geom)")
-    query(database_url, "ANALYZE world.points")
-    freqdp(database_url, *ADD).succeeded()
-    freqdp(database_url, "dataset", "build", "d").succeeded()
-    freqdp(
-        database_url, "anonymize", "d", "--method", "lg", "--signature", "2", "--hold"
-    ).succeeded()
-    freqdp(
-        database_url, "anonymize", "d", "--method", "lg", "--signature", "2", "--new-draw"
-    ).succeeded()
+def _release(url: str) -> None:
+    make_points(url, "points", POINTS)
+    query(url, "CREATE INDEX ON world.points USING gist (geom)")
+    query(url, "ANALYZE world.points")
+    freqdp(url, *ADD).succeeded()
+    freqdp(url, "dataset", "build", "d").succeeded()
+    anonymize(url, "d", "lg", "--signature", "2", "--hold")
+    anonymize(url, "d", "lg", "--signature", "2", "--new-draw")
     # as autovacuum would
     for relation in (*PRIVATE, *HELD, *GRANTED):
-        query(database_url, f"ANALYZE {relation}")
-    return database_url
+        query(url, f"ANALYZE {relation}")
+
+
+estimated_db = filled_once("estimated", _release)
+world = clone_of("estimated_db")
 
 
 @pytest.fixture(params=[("freqdp_analyst",), ()])
@@ -114,5 +113,5 @@ def test_what_init_prints_closes_it(world: str, outsider: psycopg.Connection) ->
         assert _told(outsider, relation) == []
     assert not any(f["advice"] for f in freqdp(world, "doctor").document["findings"])
     # planning, and all that we do, goes on
-    freqdp(world, "anonymize", "d", "--method", "lg", "--signature", "2", "--new-draw").succeeded()
-    freqdp(world, "release", "verify", "d_3").succeeded()
+    anonymize(world, "d", "lg", "--signature", "2", "--new-draw")
+    verify(world, "d_3")

@@ -22,7 +22,7 @@ from installed import OURS, POINTS, check_tables, psql, query, whole_job
 from library import make_points, opened
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from servers import SharedServer, TestServer, cloned, destroy, run_program
-from world import freqdp
+from world import anonymize, freqdp, verify
 
 import freqdp_db
 from freqdp_db.db.extension import extension_files
@@ -248,8 +248,8 @@ def test_dump_and_restore(
         assert freqdp(new, "init").succeeded()["changed"] is False
         head = query(curator, "SELECT ledger_head FROM freqdp_release.catalog")[0][0]
         freqdp(new, "ledger", "verify", "--head", head).succeeded()
-        freqdp(new, "release", "verify", "job_1").succeeded()
-        freqdp(new, "anonymize", "job", "--method", "lg", "--epsilon", "1").succeeded()
+        verify(new, "job_1")
+        anonymize(new, "job", "lg", "--epsilon", "1")
 
 
 # --- dropping, adopting, updating ----------------------------------------------------------------
@@ -270,7 +270,7 @@ def test_dropped_and_made_again(installed: str, again: str) -> None:
         assert query(installed, "SELECT FROM pg_extension WHERE extname = 'freqdp'") == []
     assert _catalog(installed) == before
     freqdp(installed, "ledger", "verify").succeeded()
-    freqdp(installed, "release", "verify", "job_1").succeeded()
+    verify(installed, "job_1")
 
 
 def test_what_init_has_made_is_adopted(empty: str) -> None:
@@ -281,7 +281,7 @@ def test_what_init_has_made_is_adopted(empty: str) -> None:
     query(empty, INSTALL)
     assert _catalog(empty) == before
     assert _members(empty) == {"pg_proc f", "pg_proc p"}
-    freqdp(empty, "release", "verify", "job_1").succeeded()
+    verify(empty, "job_1")
 
 
 def test_tables_of_an_earlier_version_are_upgraded(empty: str) -> None:
@@ -293,7 +293,7 @@ def test_tables_of_an_earlier_version_are_upgraded(empty: str) -> None:
     with opened(empty) as database:
         check_tables(database)
     assert freqdp(empty, "init").succeeded()["changed"] is False
-    freqdp(empty, "release", "verify", "frequencies").succeeded()
+    verify(empty, "frequencies")
     freqdp(empty, "ledger", "verify").succeeded()
 
 

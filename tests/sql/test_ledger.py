@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -10,8 +9,8 @@ from typing import Any
 import psycopg
 import pytest
 from library import build_points, make_points, opened, release
-from servers import SharedServer, clone_of, cloned
-from world import freqdp, query, value
+from servers import clone_of, filled_once
+from world import freqdp, query, value, withdraw
 
 from freqdp_db.db.ledger import entry_hash
 
@@ -29,18 +28,16 @@ END $$
 """
 
 
-@pytest.fixture(scope="module")
-def spent_template(shared_server: SharedServer, template_db: str) -> Iterator[str]:
-    with cloned(shared_server.get(), template_db) as url:
-        relation = make_points(url, "points", POINTS)
-        with opened(url) as database:
-            build_points(database, "d", relation, snap="grid:100")
-            for number in (1, 2):
-                release(database, "d", f"d_{number}", epsilon=str(number), signature=2)
-        yield str(value(url, "SELECT current_database()::text"))
+def _spend(url: str) -> None:
+    relation = make_points(url, "points", POINTS)
+    with opened(url) as database:
+        build_points(database, "d", relation, snap="grid:100")
+        for number in (1, 2):
+            release(database, "d", f"d_{number}", epsilon=str(number), signature=2)
 
 
-spent = clone_of("spent_template")
+spent_db = filled_once("spent", _spend)
+spent = clone_of("spent_db")
 """A source with a budget of 1,000 and two releases; entries 1 to 3."""
 
 
@@ -143,8 +140,8 @@ def test_what_is_no_head_is_bad_input_and_not_a_broken_ledger(spent: str, head: 
 
 
 def test_withdrawing_refunds_nothing_and_dropping_resets_nothing(spent: str) -> None:
-    freqdp(spent, "release", "withdraw", "d_1").succeeded()
-    freqdp(spent, "release", "withdraw", "d_2").succeeded()
+    withdraw(spent, "d_1")
+    withdraw(spent, "d_2")
     freqdp(spent, "dataset", "drop", "d").succeeded()
     again = freqdp(
         spent, "dataset", "add", "e", "--from", "world.points", "--object", "object", "--time", "at",

@@ -10,7 +10,8 @@ import pytest
 from installed import psql
 from library import make_points
 from psycopg import sql
-from world import freqdp, login, query, session_of, value
+from servers import clone_of, filled_once
+from world import anonymize, freqdp, login, query, session_of, value, verify, withdraw
 
 import freqdp_db
 from freqdp_db.db.extension import extension_files
@@ -21,12 +22,14 @@ ADD = ("dataset", "add", "d", "--from", "world.points", "--object", "object", "-
        "--geom", "geom", "--snap", "grid:100")  # fmt: skip
 
 
-@pytest.fixture
-def world(database_url: str) -> Iterator[str]:
-    make_points(database_url, "points", POINTS)
-    freqdp(database_url, *ADD).succeeded()
-    freqdp(database_url, "dataset", "build", "d").succeeded()
-    yield database_url
+def _build(url: str) -> None:
+    make_points(url, "points", POINTS)
+    freqdp(url, *ADD).succeeded()
+    freqdp(url, "dataset", "build", "d").succeeded()
+
+
+planted_db = filled_once("planted", _build)
+world = clone_of("planted_db")
 
 
 @pytest.fixture
@@ -80,7 +83,7 @@ PLANTED = [
 
 def test_a_runner_plants_nothing(world: str, runner: psycopg.Connection) -> None:
     """Among these the attacks that forged a grant of 777,777 and ran as the curator and administrator."""
-    freqdp(world, "anonymize", "d", "--method", "lg", "--signature", "2").succeeded()
+    anonymize(world, "d", "lg", "--signature", "2")
     runner.execute("SELECT freqdp.create_staging(1, 'lg', '', 4326)")
     runner.execute(
         "INSERT INTO freqdp.staging_1 SELECT 1, 1, now(), 'SRID=4326;POINT(1 2)'::public.geometry"
@@ -103,7 +106,7 @@ def test_a_runner_plants_nothing(world: str, runner: psycopg.Connection) -> None
 
 
 def test_a_runner_makes_and_drops_only_what_is_due(world: str, runner: psycopg.Connection) -> None:
-    freqdp(world, "anonymize", "d", "--method", "lg", "--hold", "--signature", "2").succeeded()
+    anonymize(world, "d", "lg", "--hold", "--signature", "2")
     for statement in (
         "SELECT freqdp.create_build_table(7, 'spend')",
         "SELECT freqdp.create_build_table(NULL, 'sample')",
@@ -287,11 +290,9 @@ def test_nothing_in_public_is_called(hostile: str, tmp_path: Path) -> None:
     freqdp(hostile, "init").succeeded()
     freqdp(hostile, *ADD, "--where", "object <> 'o5'").succeeded()
     freqdp(hostile, "dataset", "build", "d").succeeded()
-    freqdp(hostile, "anonymize", "d", "--method", "lg", "--signature", "2").succeeded()
-    freqdp(
-        hostile, "anonymize", "d", "--method", "lg", "--signature", "2", "--new-draw", "--hold"
-    ).succeeded()
-    freqdp(hostile, "release", "verify", "d_1").succeeded()
+    anonymize(hostile, "d", "lg", "--signature", "2")
+    anonymize(hostile, "d", "lg", "--signature", "2", "--new-draw", "--hold")
+    verify(hostile, "d_1")
     freqdp(hostile, "evaluate", "d_1").succeeded()
     freqdp(hostile, "release", "approve", "d_2").succeeded()
     for kind in ("csv", "geoparquet", "gpkg"):
@@ -304,7 +305,7 @@ def test_nothing_in_public_is_called(hostile: str, tmp_path: Path) -> None:
     )
     assert freqdp(hostile, "worker", "--once").code == 0
     assert _ask(hostile, "SELECT state FROM freqdp.job") == ("done",)
-    freqdp(hostile, "release", "withdraw", "d_1").succeeded()
+    withdraw(hostile, "d_1")
     freqdp(hostile, "ledger", "verify").succeeded()
     freqdp(hostile, "doctor")
     # a filter's names are looked up where only owners make functions: here PostGIS's need their schema

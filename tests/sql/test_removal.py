@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from installed import psql
 from servers import SharedServer, cloned
-from world import freqdp, query
+from world import anonymize, freqdp, query
 
 
 def test_it_removes_ours_and_leaves_yours(shared_server: SharedServer, city_db: str) -> None:
     with cloned(shared_server.get(), city_db) as url:
-        freqdp(url, "anonymize", "city", "--method", "lg", "--epsilon", "1").succeeded()
+        anonymize(url, "city", "lg", "--epsilon", "1")
         query(url, "CREATE VIEW public.mine AS SELECT count(*) FROM freqdp_release.city_1")
         script = freqdp(url, "uninstall", "--sql").succeeded()["sql"]
         refused = psql(url, script)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import psycopg
 import pytest
 from installed import OURS, POINTS, check_tables, psql, query, roles_dropped, whole_job
 from library import make_points, opened
-from servers import SharedServer, cloned
+from servers import clone_of, filled_once
 from world import freqdp
 
 from freqdp_db import errors
@@ -163,12 +162,14 @@ def test_users_view_stops_the_upgrade(database_url: str) -> None:
 # --- what it looks like --------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def released(shared_server: SharedServer, template_db: str) -> Iterator[str]:
-    """A database with a build and a release."""
-    with cloned(shared_server.get(), template_db) as url, opened(url) as database:
+def _work(url: str) -> None:
+    """A build and a release."""
+    with opened(url) as database:
         whole_job(database, make_points(url, "points", POINTS))
-        yield url
+
+
+worked_db = filled_once("worked", _work)
+released = clone_of("worked_db", scope="module")
 
 
 NAMES = {"private": "freqdp", "release": "freqdp_release"}

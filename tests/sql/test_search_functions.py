@@ -12,11 +12,12 @@ import pytest
 from library import METRIC_SRID, ORIGIN_M, Point, build_city, build_points, load_city, make_points
 from library import opened as open_database
 from psycopg import sql
-from servers import SharedServer, cloned
+from servers import clone_of, filled_once
 
 from freqdp_db import errors
+from freqdp_db.dataset.registration import Registration, register
 from freqdp_db.db import builds as cells
-from freqdp_db.db.builds import BuildRow, load_locations, load_trajectories
+from freqdp_db.db.builds import BuildRow, find_build, load_locations, load_trajectories
 from freqdp_db.db.connection import Connection, Database
 from freqdp_db.db.copy import point_bytes
 from freqdp_db.model.arrays import Ids, Metres, offsets_from
@@ -156,25 +157,27 @@ def _stored_segments(built: Built, trajectory: int, x: float, y: float, k: int) 
 # --- whole queries on a city --------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def city_url(shared_server: SharedServer, template_db: str) -> Iterator[str]:
-    with cloned(shared_server.get(), template_db) as url:
-        load_city(url, objects=100, days=3)
-        yield url
-
-
 # exact: no two distances are alike; 1,000 m: nearly all are
 SNAPS = ("grid:100", "grid:1000", "exact")
 
 
+def _build(url: str) -> None:
+    """The city in three discretisations, side by side in one database."""
+    load_city(url, objects=100, days=3)
+    with open_database(url) as database:
+        for i, snap in enumerate(SNAPS):
+            build_city(database, f"city{i}", snap)
+
+
+cities_db = filled_once("cities", _build)
+city_url = clone_of("cities_db", scope="module")
+
+
 @pytest.fixture(scope="module")
 def cities(city_url: str) -> Iterator[dict[str, Built]]:
-    """The city in three discretisations, side by side in one database."""
     with open_database(city_url) as database:
-        built = {}
-        for i, snap in enumerate(SNAPS):
-            built[snap] = _load(database, f"city{i}", build_city(database, f"city{i}", snap))
-        yield built
+        rows = {snap: find_build(database, i) for i, snap in enumerate(SNAPS, 1)}
+        yield {snap: _load(database, f"city{i}", rows[snap]) for i, snap in enumerate(SNAPS)}
 
 
 @pytest.fixture(params=SNAPS)
@@ -396,68 +399,62 @@ def test_only_the_current_build(small: Any, database_url: str) -> None:
 # --- refusals -----------------------------------------------------------------------------------
 
 METRES = f"public.ST_SetSRID(public.ST_MakePoint(500000, 4000000), {METRIC_SRID})"
-REFUSED = {
-    "no dataset": ("'nothing', {p}, 1", "QF002", "'nothing'", "dataset list"),
-    "null dataset": ("NULL, {p}, 1", "QF002", "NULL", "dataset list"),
-    "not built": ("'empty', {p}, 1", "QF002", "no build", "dataset build empty"),
-    "k 0": ("'small', {p}, 0", "QF001", "k is 0", "above 0"),
-    "k -1": ("'small', {p}, -1", "QF001", "k is -1", "above 0"),
-    "k null": ("'small', {p}, NULL", "QF001", "k is NULL", "above 0"),
-    "no srid": ("'small', public.ST_MakePoint(1, 2), 1", "QF001", "SRID", f"{METRIC_SRID}"),
-    "unknown srid": (
+REFUSED = [
+    ("'nothing', {p}, 1", "QF002", "'nothing'", "dataset list"),
+    ("NULL, {p}, 1", "QF002", "NULL", "dataset list"),
+    ("'empty', {p}, 1", "QF002", "no build", "dataset build empty"),
+    ("'small', {p}, 0", "QF001", "k is 0", "above 0"),
+    ("'small', {p}, -1", "QF001", "k is -1", "above 0"),
+    ("'small', {p}, NULL", "QF001", "k is NULL", "above 0"),
+    ("'small', public.ST_MakePoint(1, 2), 1", "QF001", "SRID", f"{METRIC_SRID}"),
+    (
         "'small', public.ST_SetSRID(public.ST_MakePoint(1, 2), 998999), 1",
         "QF001", "998999", "SRID",
     ),
-    "off the earth": (
+    (
         "'small', public.ST_SetSRID(public.ST_MakePoint(10, 1234), 4326), 1",
         "QF001", "4326", "longitude first",
     ),
-    "not finite": (
+    (
         f"'small', public.ST_SetSRID(public.ST_MakePoint('NaN', 2), {METRIC_SRID}), 1",
         "QF001", "metres", "SRID",
     ),
-    "too far": (
+    (
         f"'small', public.ST_SetSRID(public.ST_MakePoint(1e200, 2), {METRIC_SRID}), 1",
         "QF001", "metres", "SRID",
     ),
-    "a line": ("'small', public.ST_MakeLine({p}, {p}), 1", "QF001", "LINESTRING", "ST_MakePoint"),
-    "empty": (
+    ("'small', public.ST_MakeLine({p}, {p}), 1", "QF001", "LINESTRING", "ST_MakePoint"),
+    (
         "'small', public.ST_GeomFromText('POINT EMPTY', 4326), 1",
         "QF001", "empty", "ST_MakePoint",
     ),
-    "null point": ("'small', NULL, 1", "QF001", "NULL", "ST_MakePoint"),
-}  # fmt: skip
+    ("'small', NULL, 1", "QF001", "NULL", "ST_MakePoint"),
+]  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def refusing(shared_server: SharedServer, template_db: str) -> Iterator[str]:
-    with cloned(shared_server.get(), template_db) as url, open_database(url) as database:
-        build_points(database, "small", make_points(url, "small", [("a", 0, 0, 0)]))
-        make_points(url, "empty", [])
-        from freqdp_db.dataset.registration import Registration, register
-
-        register(
-            database,
-            Registration("empty", "world.empty", object="object", time="at", geom="geom",
-                         budget="1"),
-        )  # fmt: skip
-        yield url
+@pytest.fixture
+def refusing(database_url: str) -> str:
+    with open_database(database_url) as database:
+        build_points(database, "small", make_points(database_url, "small", [("a", 0, 0, 0)]))
+        made = Registration("empty", make_points(database_url, "empty", []), object="object",
+                            time="at", geom="geom", budget="1")  # fmt: skip
+        register(database, made)
+    return database_url
 
 
-@pytest.mark.parametrize("what", REFUSED)
-def test_refused(refusing: str, what: str) -> None:
-    arguments, state, message, hint = REFUSED[what]
-    dataset, rest = arguments.format(p=METRES).split(",", 1)
+def test_refused(refusing: str) -> None:
     with psycopg.connect(refusing, autocommit=True) as connection:
-        for call in (
-            f"nearest_trajectories({dataset}, {rest})",
-            f"nearest_segments({dataset}, 0, {rest})",
-        ):
-            with pytest.raises(psycopg.Error) as caught:
-                connection.execute(f"SELECT * FROM freqdp.{call}".encode())
-            assert caught.value.sqlstate == state
-            assert message in (caught.value.diag.message_primary or "")
-            assert hint in (caught.value.diag.message_hint or "")
+        for arguments, state, message, hint in REFUSED:
+            dataset, rest = arguments.format(p=METRES).split(",", 1)
+            for call in (
+                f"nearest_trajectories({dataset}, {rest})",
+                f"nearest_segments({dataset}, 0, {rest})",
+            ):
+                with pytest.raises(psycopg.Error) as caught:
+                    connection.execute(f"SELECT * FROM freqdp.{call}".encode())
+                assert caught.value.sqlstate == state, call
+                assert message in (caught.value.diag.message_primary or ""), call
+                assert hint in (caught.value.diag.message_hint or ""), call
 
 
 def test_refused_in_our_words(refusing: str) -> None:

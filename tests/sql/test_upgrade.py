@@ -7,14 +7,13 @@ by a job, one withdrawn; a raised budget, a waiting job, a schedule that keeps t
 from __future__ import annotations
 
 import lzma
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from installed import check_tables, psql
 from library import opened
-from servers import SharedServer, clone_of, cloned
-from world import freqdp, query, value
+from servers import SharedServer, clone_of, cloned, filled_once
+from world import anonymize, freqdp, query, value, verify, withdraw
 
 from freqdp_db.evaluation.evaluate import approve_within_limit
 from freqdp_db.jobs.worker import Worker
@@ -23,19 +22,25 @@ _DUMP = Path(__file__).parent / "installed_0_3_0.sql.xz"
 _LEDGER = "SELECT account_id, entry, kind, amount, hash FROM freqdp.spend ORDER BY spend_id"
 
 
-@pytest.fixture(scope="module")
-def upgraded_template(shared_server: SharedServer, template_db: str) -> Iterator[str]:
-    """The dump restored and upgraded; the template has made the roles that it grants rights to."""
-    with cloned(shared_server.get(), shared_server.template(schema=False)) as url:
-        restore(url)
-        before = query(url, _LEDGER)
-        first = freqdp(url, "init").succeeded()
-        assert (first["changed"], first["created"]) == (True, False)
-        assert query(url, _LEDGER) == before
-        with opened(url) as database:
-            check_tables(database)  # the tables are those of a new installation
-        assert freqdp(url, "init").succeeded()["changed"] is False
-        yield str(value(url, "SELECT current_database()::text"))
+def _upgrade(url: str) -> None:
+    """The dump restored and upgraded."""
+    restore(url)
+    before = query(url, _LEDGER)
+    first = freqdp(url, "init").succeeded()
+    assert (first["changed"], first["created"]) == (True, False)
+    assert query(url, _LEDGER) == before
+    with opened(url) as database:
+        check_tables(database)  # the tables are those of a new installation
+    assert freqdp(url, "init").succeeded()["changed"] is False
+
+
+@pytest.fixture(scope="session")
+def postgis_db(shared_server: SharedServer, template_db: str) -> str:
+    """Nothing but PostGIS; the other template has made the roles that the dump grants rights to."""
+    return shared_server.template(schema=False)
+
+
+upgraded_db = filled_once("upgraded", _upgrade, "postgis_db")
 
 
 def restore(url: str) -> None:
@@ -43,12 +48,12 @@ def restore(url: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-upgraded = clone_of("upgraded_template")
+upgraded = clone_of("upgraded_db")
 
 
 def test_releases_verify(upgraded: str) -> None:
     for name in ("frequencies", "swapped", "pieces", "seeded", "by_job"):
-        freqdp(upgraded, "release", "verify", name).succeeded()
+        verify(upgraded, name)
         freqdp(upgraded, "release", "show", name).succeeded()
     freqdp(upgraded, "ledger", "verify").succeeded()
     assert query(upgraded, "SELECT name FROM freqdp_release.catalog WHERE granted ORDER BY 1") == [
@@ -123,7 +128,7 @@ def test_releases_keep_the_column_at(upgraded: str, tmp_path: Path) -> None:
     freqdp(upgraded, *again, "--as", "next").succeeded()
     assert value(upgraded, columns.format("city_current")) == newest
     # and back
-    freqdp(upgraded, "release", "withdraw", "next").succeeded()
+    withdraw(upgraded, "next")
     assert value(upgraded, columns.format("city_current"))[2] == "at"
 
 
@@ -149,7 +154,7 @@ def test_budgets_count_what_was_spent_before(upgraded: str) -> None:
     strict = ("anonymize", "city", "--method", "strict", "--size", "20", "--every", "10min")
     assert "budget" in freqdp(upgraded, *strict, "--epsilon", "3.9").refused()["error"].lower()
     freqdp(upgraded, *strict, "--epsilon", "0.5", "--as", "new_one").succeeded()
-    freqdp(upgraded, "release", "verify", "new_one").succeeded()
+    verify(upgraded, "new_one")
     # the same table under another name
     query(upgraded, "ALTER TABLE demo.city RENAME TO town")
     again = freqdp(
@@ -172,7 +177,7 @@ def test_what_was_answered_is_not_drawn_again(
     upgraded: str, options: tuple[str, ...], answer: str
 ) -> None:
     spent = query(upgraded, "SELECT spent FROM freqdp.budget")
-    found = freqdp(upgraded, "anonymize", "city", "--method", "lg", *options).succeeded()
+    found = anonymize(upgraded, "city", "lg", *options)
     assert (found["name"], found["existed"]) == (answer, True)
     assert query(upgraded, "SELECT spent FROM freqdp.budget") == spent
 
@@ -188,5 +193,5 @@ def test_the_waiting_job_and_the_schedule_are_served(upgraded: str) -> None:
     ]  # fmt: skip
     freqdp(upgraded, "release", "approve", "swapped").refused()
     for name in ("waiting", "frequencies", "made_up"):
-        freqdp(upgraded, "release", "withdraw", name).succeeded()
+        withdraw(upgraded, name)
     freqdp(upgraded, "ledger", "verify").succeeded()

@@ -7,23 +7,17 @@ below it. `!` is SQL. TMP is a folder of the test's own.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-from servers import SharedServer, cloned
+from servers import clone_of
 from snapshots import require_same
-from sources import SECRETS, make_sources
+from sources import SECRETS
 from world import freqdp, query, written
 
 HERE = Path(__file__).parent
 
 
-@pytest.fixture(scope="module")
-def sources(shared_server: SharedServer, template_db: str) -> Iterator[str]:
-    with cloned(shared_server.get(), template_db) as url:
-        make_sources(url)
-        yield url
+sources = clone_of("sources_db")
 
 
 def test_on_tables_of_any_kind(sources: str, tmp_path: Path) -> None:
@@ -32,9 +26,8 @@ def test_on_tables_of_any_kind(sources: str, tmp_path: Path) -> None:
         _require_refused(sources, f"refused_{name}.txt", tmp_path)
 
 
-def test_on_a_city(shared_server: SharedServer, city_db: str, tmp_path: Path) -> None:
-    with cloned(shared_server.get(), city_db) as url:
-        _require_refused(url, "refused_city.txt", tmp_path)
+def test_on_a_city(city: str, tmp_path: Path) -> None:
+    _require_refused(city, "refused_city.txt", tmp_path)
 
 
 def _require_refused(url: str, name: str, folder: Path) -> None:
