@@ -18,7 +18,6 @@ from psycopg import sql
 from freqdp_db.db.builds import find_build, load_locations, load_trajectories
 from freqdp_db.db.connection import Connection, Database
 from freqdp_db.db.copy import POINTS, Layout, line_bytes, point_bytes, write_records
-from freqdp_db.db.names import postgis_schema
 from freqdp_db.model.arrays import Ids, Ints, Metres
 from freqdp_db.model.trajectories import Trajectories
 
@@ -64,26 +63,22 @@ def measure_floor(database: Database, build_id: int) -> CopyFloor:
             relation = connection.private_name(f"staging_{_RELEASE}{_SAMPLES}")
             write_records(connection.driver, relation, POINTS.names, rows, created_here=True)
 
-    def run(function: str, *arguments: str | None) -> Callable[[], None]:
-        def execute() -> None:
-            with database.begin() as connection:
-                connection.call(function, _RELEASE, *arguments)
-
-        return execute
+    def index(column: str | None) -> Callable[[], object]:
+        return lambda: database.call("index_staging", _RELEASE, _METHOD, _SAMPLES, column)
 
     try:
         return CopyFloor(
             read_s,
             _seconds(write),
-            _seconds(run("index_staging", _METHOD, _SAMPLES, None)),
-            _seconds(run("index_staging", _METHOD, _SAMPLES, "geom")),
-            _seconds(run("index_staging", _METHOD, _SAMPLES, "sampled_at")),
+            _seconds(index(None)),
+            _seconds(index("geom")),
+            _seconds(index("sampled_at")),
         )
     finally:
-        run("drop_staging")()
+        database.call("drop_staging", _RELEASE)
 
 
-def _seconds(work: Callable[[], None]) -> float:
+def _seconds(work: Callable[[], object]) -> float:
     start = time.perf_counter()
     work()
     return time.perf_counter() - start
@@ -111,36 +106,32 @@ def copy_objects(
     seed: int,
 ) -> int:
     """A table with all rows of so many random objects of a relation; returns how many it has."""
-    column = sql.Identifier(object_column)
+    parts: dict[str, Any] = {
+        "target_schema": sql.Identifier(target[0]),
+        "target": sql.Identifier(*target),
+        "source": sql.Identifier(*source),
+        "object": sql.Identifier(object_column),
+    }
     with database.begin() as connection:
-        raw = connection.driver
-        raw.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(target[0])))
-        raw.execute("SELECT setseed(%s)", [(seed % 1000) / 1000])
-        raw.execute(
-            sql.SQL(
-                "CREATE TABLE {t} AS SELECT s.* FROM {s} s WHERE s.{c} IN ("
-                "SELECT o FROM (SELECT DISTINCT {c} AS o FROM {s} WHERE {c} IS NOT NULL ORDER BY 1) d "
-                "ORDER BY random() LIMIT {n})"
-            ).format(
-                t=sql.Identifier(*target),
-                s=sql.Identifier(*source),
-                c=column,
-                n=sql.Literal(objects),
-            )
+        connection.execute("CREATE SCHEMA IF NOT EXISTS {target_schema}", **parts)
+        connection.execute("SELECT setseed(%s)", [(seed % 1000) / 1000])
+        connection.execute(
+            "CREATE TABLE {target} AS SELECT s.* FROM {source} s WHERE s.{object} IN ("
+            "SELECT o FROM (SELECT DISTINCT {object} AS o FROM {source} WHERE {object} IS NOT NULL "
+            "ORDER BY 1) d ORDER BY random() LIMIT {objects})",
+            objects=objects,
+            **parts,
         )
     # the first reader of fresh rows writes to them (hint bits): not the build that is to be measured
-    with database.begin() as connection:
-        count = sql.SQL("SELECT count(DISTINCT {}) FROM {}")
-        return int(connection.one_value(count.format(column, sql.Identifier(*target))))
+    return int(database.one_value("SELECT count(DISTINCT {object}) FROM {target}", **parts))
 
 
 def drop_schemas(database: Database, *others: str) -> None:
     """Remove the schemas of a throwaway installation, and all that is in them."""
     with database.begin() as connection:
-        for schema in (database.settings.release_schema, database.settings.schema, *others):
-            connection.driver.execute(
-                sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(schema))
-            )
+        for schema in (connection.release_schema, connection.schema, *others):
+            named = sql.Identifier(schema)
+            connection.execute("DROP SCHEMA IF EXISTS {named} CASCADE", named=named)
 
 
 # PostGIS's own nearest neighbours (`<->` over a GiST index), to compare the search with.
@@ -156,9 +147,8 @@ _BEYOND_M = 0.002
 class GistIndex:
     """Segments in a temporary table with a GiST index."""
 
-    def __init__(self, connection: Connection, postgis: str, seconds: float) -> None:
-        self._raw = connection.driver
-        self._postgis = postgis
+    def __init__(self, connection: Connection, seconds: float) -> None:
+        self._connection = connection
         self.build_s = seconds
         size = "SELECT pg_total_relation_size(%s::regclass)"
         self.bytes = int(connection.one_value(size, [f"pg_temp.{_TABLE}"]))
@@ -169,26 +159,23 @@ class GistIndex:
         A cursor in order of distance, read until K trajectories were met and no later segment can
         tie with them.
         """
-        statement = sql.SQL(
+        self._connection.execute(
             "DECLARE nearest NO SCROLL CURSOR FOR SELECT s.place, s.trajectory, s.geom "
-            "OPERATOR({g}.<->) {g}.ST_MakePoint({x}, {y}) FROM pg_temp.{t} s "
+            "OPERATOR({postgis}.<->) {st_makepoint}({x}, {y}) FROM pg_temp.{segments} s "
             "WHERE s.trajectory <> ALL ({skip}::int[]) "
-            "ORDER BY s.geom OPERATOR({g}.<->) {g}.ST_MakePoint({x}, {y})"
-        ).format(
-            g=sql.Identifier(self._postgis),
-            t=sql.Identifier(_TABLE),
+            "ORDER BY s.geom OPERATOR({postgis}.<->) {st_makepoint}({x}, {y})",
+            postgis=sql.Identifier(self._connection.postgis),
+            segments=sql.Identifier(_TABLE),
             x=sql.SQL("{}::float8").format(x),
             y=sql.SQL("{}::float8").format(y),
             skip=sql.Literal(skip.tolist()),
         )
-        self._raw.execute(statement)
         places: list[int] = []
         met: set[int] = set()
         limit, wanted = np.inf, max(_FIRST_FETCH, 2 * k)
         while True:
-            rows = self._raw.execute(
-                sql.SQL("FETCH {} FROM nearest").format(sql.Literal(wanted))
-            ).fetchall()
+            fetch = self._connection.execute("FETCH {wanted} FROM nearest", wanted=wanted)
+            rows = fetch.fetchall()
             for place, trajectory, distance in rows:
                 if distance > limit:
                     break
@@ -199,7 +186,7 @@ class GistIndex:
             if len(rows) < wanted or rows[-1][2] > limit:
                 break
             wanted *= 2
-        self._raw.execute("CLOSE nearest")
+        self._connection.execute("CLOSE nearest")
         return np.array(places, np.int64)
 
 
@@ -207,23 +194,20 @@ class GistIndex:
 def gist_index(database: Database, trajectory: Ids, ends: Metres) -> Iterator[GistIndex]:
     """Write the segments (ends: ax, ay, bx, by of each) and index them; gone with the session."""
     with database.begin() as connection:
-        raw = connection.driver
-        postgis = postgis_schema(connection)
-        start = time.perf_counter()
-        raw.execute(
-            sql.SQL(
-                "CREATE TEMPORARY TABLE {} (trajectory int4, place int4, geom {}) ON COMMIT DROP"
-            ).format(sql.Identifier(_TABLE), sql.Identifier(postgis, "geometry"))
-        )
         target = sql.Identifier("pg_temp", _TABLE)
-        write_records(raw, target, _ROWS.names, _records(trajectory, ends))
-        raw.execute(sql.SQL("CREATE INDEX ON {} USING gist (geom)").format(target))
-        raw.execute(sql.SQL("ANALYZE {}").format(target))
+        start = time.perf_counter()
+        connection.execute(
+            "CREATE TEMPORARY TABLE {table} (trajectory int4, place int4, geom {geometry}) ON COMMIT DROP",
+            table=sql.Identifier(_TABLE),
+        )
+        write_records(connection.driver, target, _ROWS.names, _records(trajectory, ends))
+        connection.execute("CREATE INDEX ON {target} USING gist (geom)", target=target)
+        connection.execute("ANALYZE {target}", target=target)
         seconds = time.perf_counter() - start
         # the plan that the comparison is about: along the index, no sort of everything
         for setting in ("enable_seqscan", "enable_sort", "jit"):
-            raw.execute(sql.SQL("SET LOCAL {} = off").format(sql.Identifier(setting)))
-        yield GistIndex(connection, postgis, seconds)
+            connection.execute("SET LOCAL {setting} = off", setting=sql.Identifier(setting))
+        yield GistIndex(connection, seconds)
 
 
 def _records(trajectory: Ids, ends: Metres) -> Iterator[np.typing.NDArray[np.void]]:

@@ -26,7 +26,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import kwargs_row
 
 from freqdp_db import errors
-from freqdp_db.db.names import postgis_schema
+from freqdp_db.db.names import postgis_schema, with_postgis
 from freqdp_db.db.rights import ROLES, remedy_for
 from freqdp_db.errors import BadInput, Busy, ConnectionFailed
 from freqdp_db.settings import Settings, libpq_is_configured, load_settings
@@ -216,9 +216,9 @@ class Connection(Session):
         named = {name for _, name, _, _ in Formatter().parse(query) if name} - parts.keys()
         schemas = {"p": self.schema, "r": self.release_schema}
         own = {name: sql.Identifier(schemas[name]) for name in named & schemas.keys()}
-        functions = named - own.keys()
-        postgis = {name: sql.Identifier(self.postgis, name) for name in functions}
-        return sql.SQL(query).format(**own, **postgis, **parts)
+        # only a statement that needs it is refused where PostGIS is missing
+        postgis = self.postgis if named - own.keys() else ""
+        return with_postgis(postgis, query, **own, **parts)
 
     @cached_property
     def postgis(self) -> str:

@@ -38,6 +38,7 @@ from freqdp_db.db.source import (
     is_table,
     key_of,
     relation_exists,
+    relations_of,
 )
 from freqdp_db.db.tables import insert_rows, update_rows
 from freqdp_db.errors import BadInput, Busy, PermissionMissing, SchemaInUse
@@ -405,15 +406,11 @@ def finish_pending(target: Database, whose: Iterable[tuple[str, str | None]]) ->
                 there.show_newest(dataset, series)
         except (Busy, SchemaInUse) as error:
             waiting.append(f"{series or dataset}_current: {error.message}")
-    query = (
-        "SELECT obj_description(c.oid, 'pg_class'), array_agg(c.relname::text "
-        "ORDER BY c.relkind = 'v' DESC, c.relname) "
-        "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
-        "WHERE n.nspname = %s AND starts_with(obj_description(c.oid, 'pg_class'), %s) "
-        "GROUP BY 1 ORDER BY 1"
-    )
-    withdrawn = target.execute(query, [target.settings.release_schema, _WITHDRAWN[0]])
-    for comment, relations in withdrawn.fetchall():
+    withdrawn: dict[str, list[str]] = {}
+    for relation in relations_of(target, target.settings.release_schema):
+        if relation.comment.startswith(_WITHDRAWN[0]):
+            withdrawn.setdefault(relation.comment, []).append(relation.name)
+    for comment, relations in withdrawn.items():
         try:
             _drop(target, relations)
         except (Busy, SchemaInUse) as error:

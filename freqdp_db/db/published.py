@@ -41,6 +41,7 @@ from freqdp_db.db.releases import ReleaseRow, select_releases, update_release
 from freqdp_db.db.source import (
     OF_RELEASES,
     OID_OF,
+    NamedRelation,
     catalog_value,
     columns_of,
     definition_of,
@@ -48,6 +49,7 @@ from freqdp_db.db.source import (
     key_of,
     named_relation,
     relation_exists,
+    relations_of,
 )
 from freqdp_db.db.tables import update_rows
 from freqdp_db.errors import (
@@ -101,12 +103,9 @@ def dependent_views(session: Session, schema: str, relation: str) -> list[tuple[
 
 def missing_relations(session: Session, schema: str) -> list[str]:
     """Relations of releases that the catalogue has and that are not there."""
-    query = (
-        "SELECT part FROM {r}.catalog AS r, unnest(r.relations) AS part "
-        "WHERE NOT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n "
-        "ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relname = part) ORDER BY 1"
-    )
-    return session.first_column(query, [schema])
+    named = "SELECT DISTINCT unnest(relations) FROM {r}.catalog ORDER BY 1"
+    found = {relation.name for relation in relations_of(session, schema)}
+    return [name for name in session.first_column(named) if name not in found]
 
 
 def count_rows(session: Session, relation: tuple[str, str]) -> int:
@@ -531,31 +530,23 @@ def current_names(dataset: str, series: str | None) -> dict[str, str]:
     return {p: n for p, n in names.items() if len(n.encode()) <= MAX_IDENTIFIER_BYTES}
 
 
-_CURRENT_VIEWS = (
-    "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
-    "WHERE n.nspname = %(schema)s AND c.relname = ANY(%(names)s)"
-)
-
-
-def _current_views(connection: Connection, dataset: str, series: str | None) -> dict[str, Any]:
-    """The values of `_CURRENT_VIEWS`."""
-    names = list(current_names(dataset, series).values())
-    return {"schema": connection.release_schema, "names": names}
+def _named_as_current(
+    connection: Connection, dataset: str, series: str | None
+) -> list[NamedRelation]:
+    """The relations that are called as these views."""
+    names = current_names(dataset, series).values()
+    return relations_of(connection, connection.release_schema, names)
 
 
 def require_current_names_free(connection: Connection, dataset: str, series: str | None) -> None:
     """Refuse, before anything is spent, if a relation that is not such a view has the name of one."""
-    query = (
-        "SELECT c.relname " + _CURRENT_VIEWS + " AND NOT (c.relkind = 'v' "
-        "AND coalesce(starts_with(obj_description(c.oid, 'pg_class'), %(mark)s), false))"
-    )
-    values = _current_views(connection, dataset, series) | {"mark": _begins(dataset, series)}
-    if (taken := connection.one_value(query, values)) is not None:
-        raise AlreadyExists(
-            f"{connection.release_schema} has a relation {taken!r} that is not a view of "
-            f"the newest release of {_whose(dataset, series)}",
-            remedy="rename or drop it: the name is reserved",
-        )
+    for found in _named_as_current(connection, dataset, series):
+        if not (found.is_view and found.comment.startswith(_begins(dataset, series))):
+            raise AlreadyExists(
+                f"{connection.release_schema} has a relation {found.name!r} that is not a view of "
+                f"the newest release of {_whose(dataset, series)}",
+                remedy="rename or drop it: the name is reserved",
+            )
 
 
 def require_replaceable(
@@ -676,9 +667,8 @@ def is_shown(
     newest: tuple[str, int | None] | None,
 ) -> bool:
     """Whether the views say that they show this release; readers need not wait to hear it again."""
-    query = "SELECT obj_description(c.oid, 'pg_class') " + _CURRENT_VIEWS
-    said = connection.first_column(query, _current_views(connection, dataset, series))
-    return set(said) == (set() if newest is None else {described(dataset, series, newest)})
+    said = {found.comment for found in _named_as_current(connection, dataset, series)}
+    return said == (set() if newest is None else {described(dataset, series, newest)})
 
 
 def described(dataset: str, series: str | None, newest: tuple[str, int | None]) -> str:

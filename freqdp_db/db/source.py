@@ -77,6 +77,29 @@ def is_table(session: Session, relation: tuple[str, str]) -> bool:
 
 
 @dataclass(frozen=True)
+class NamedRelation:
+    """What the catalogue says of a relation of a schema."""
+
+    name: str
+    is_view: bool
+    comment: str
+
+
+def relations_of(
+    session: Session, schema: str, names: Collection[str] | None = None
+) -> list[NamedRelation]:
+    """The relations of a schema, indexes included; of these names. Views come first."""
+    query = (
+        "SELECT c.relname::text AS name, c.relkind = 'v' AS is_view, "
+        "coalesce(obj_description(c.oid, 'pg_class'), '') AS comment "
+        "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %(schema)s "
+        "AND (%(names)s::text[] IS NULL OR c.relname = ANY(%(names)s)) ORDER BY 2 DESC, 1"
+    )
+    values = {"schema": schema, "names": None if names is None else list(names)}
+    return session.rows_as(NamedRelation, query, values)
+
+
+@dataclass(frozen=True)
 class RelationColumn:
     name: str
     type: str

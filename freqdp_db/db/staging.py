@@ -19,6 +19,7 @@ from freqdp_db.db.connection import (
 )
 from freqdp_db.db.copy import write_records, writing_once
 from freqdp_db.db.published import LOCK_TIMEOUT, next_version, retry_on_lock_timeout, show_newest
+from freqdp_db.db.source import relations_of
 from freqdp_db.db.tables import insert_rows
 from freqdp_db.errors import AlreadyExists, BadInput, Busy
 from freqdp_db.methods.relations import Blocks, Relation
@@ -124,15 +125,10 @@ def require_free_name(connection: Connection, name: str, relations: tuple[Relati
         if relation.view is None:
             indexes = (f"_{column}_idx" for column in relation.indexes)
             wanted += [_cut_off(named + suffix) for suffix in ("_pkey", *indexes)]
-    query = (
-        "SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
-        "WHERE n.nspname = %s AND c.relname = ANY(%s)"
-    )
     schema = connection.release_schema
-    taken = connection.one_value(query, [schema, wanted])
-    if taken is not None:
+    if taken := relations_of(connection, schema, wanted):
         raise AlreadyExists(
-            f"{schema} has a relation {taken!r} already",
+            f"{schema} has a relation {taken[0].name!r} already",
             remedy="choose another name with [[name]], or withdraw that release",
         )
 
