@@ -438,7 +438,7 @@ def _moving(
     owner, place = found
 
     def listed(side: WorkingSet) -> bool:
-        return probe.lists(step.draw(world, side, options, source), owner, place)
+        return bool(probe.lists(step.draw(world, side, options, source), owner, place))
 
     without = _begun(without_visits(state.trajectories, owner, place), world)
     return [_compare_worlds(probe.artefact, f"- 1 {probe.unit}", listed, state, without, alpha)]

@@ -1,5 +1,5 @@
-"""What analysts lose: points (INF), diameters (DE), trips (TE) and frequent patterns (FFP) as in the paper;
-plausibility, range queries and hotspots.
+"""What analysts lose. From the paper: points (INF), diameters (DE), trips (TE) and frequent patterns (FFP);
+besides plausibility, range queries, hotspots, density, flows, speeds and moves between cells.
 
 For FFP, trajectories become sequences of cells on a 6 x 6 grid: repeats dropped, jumps filled with the
 cells along the straight way from centre to centre (through a corner: x first). A pattern is 2 to 8
