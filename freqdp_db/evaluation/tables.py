@@ -2,8 +2,8 @@
 
 Whose each trajectory is may come from a key table. Without one, a trajectory is attributed to the object
 that shares most with it, if that object was near (200 m, 5 minutes) at half of its samples, or at the same
-place and time at a fifth of them; otherwise to nobody. The shares that attackers learn are counted by places and
-times and do not depend on this attribution; what the attackers train on, and the other metrics, do.
+place and time at a fifth of them; otherwise to nobody. What attackers learn is counted by places and times
+and does not depend on this attribution; what they train on, and the other metrics, do.
 """
 
 from __future__ import annotations
