@@ -519,12 +519,12 @@ def flow_error(trips: Pair) -> dict[str, float]:
         found |= {
             name: errors[f"{name}.shares"],
             f"{name}.counts": errors[f"{name}.counts"],
-            f"{name}.f1": _same_largest(before, after),
+            f"{name}.f1": same_largest(before, after),
         }
     return found
 
 
-def _same_largest(before: Ints, after: Ints) -> float:
+def same_largest(before: NDArray[Any], after: NDArray[Any]) -> float:
     """F1 of the 100 largest of both sides; ties go to the lower code."""
     tops = []
     for counts in (before, after):
