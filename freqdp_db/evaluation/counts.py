@@ -26,7 +26,7 @@ from freqdp_db.evaluation.attacks.aggregates import (
     shares_of_bins,
 )
 from freqdp_db.evaluation.attacks.exposure import HEADLINE
-from freqdp_db.evaluation.utility import jensen_shannon, largest_errors, same_members
+from freqdp_db.evaluation.utility import jensen_shannon, largest_errors, same_largest
 from freqdp_db.methods.contract import StepContext, options_of
 from freqdp_db.methods.counts.contributions import WHOLE
 from freqdp_db.methods.counts.family import contributions_to, design_of
@@ -358,12 +358,8 @@ def _flow_sizes(rows: dict[str, Numbers], trips: Any, zones: Zones) -> dict[str,
     after: Numbers = np.bincount(
         number[len(trips) :], rows["estimate"][between], minlength=len(known)
     )
-    tops = [np.argsort(-side, kind="stable")[:LARGEST] for side in (before, after)]
     right = largest_errors("flow", before, after)["flow.shares"]
-    same = same_members(
-        *(top[side[top] > 0] for top, side in zip(tops, (before, after), strict=True))
-    )
-    return {"flow": right, "flow.f1": same}
+    return {"flow": right, "flow.f1": same_largest(before, after)}
 
 
 def _within(numbers: Numbers, first: int, end: int) -> Numbers:

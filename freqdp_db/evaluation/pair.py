@@ -1,9 +1,9 @@
-"""A dataset and a release of it side by side, and the grids and clocks that the metrics count in.
+"""A dataset (D) and a release of it (D*) side by side, and the grids and clocks that the metrics count in.
 
-Trajectory t of the release is the anonymized trajectory t of the dataset: the private key has
-linked them. Grids of the metrics cover the box of D's 0.1 to 99.9 percentiles (TE and FFP: 1 to
-99), and what lies outside is counted in the cells at the border: one bogus position on the other
-side of the globe would otherwise put a whole city into one cell.
+Trajectory t of D* is the anonymized trajectory t of D: the private key has linked them. The grids of the
+metrics cover the box of the 0.1 to 99.9 percentiles of D (TE and FFP: 1 to 99). Positions outside count in
+the cells at the border: otherwise one bogus position on the other side of the globe would put a whole city
+into one cell.
 """
 
 from __future__ import annotations

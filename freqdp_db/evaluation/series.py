@@ -41,7 +41,7 @@ HALF = "half"
 
 @dataclass(frozen=True)
 class Window:
-    """One window of a series, and whose its trajectories are."""
+    """One window of a series, and the objects that its trajectories belong to."""
 
     case: Case
     objects: list[str]

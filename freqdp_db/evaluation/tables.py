@@ -1,9 +1,9 @@
-"""A table of trajectories that somebody made elsewhere, judged as a release of a dataset.
+"""A table of trajectories that was made elsewhere, judged as if it were a release of a dataset.
 
-Which trajectory is whose is not known here. A key table may say it. Otherwise each trajectory is taken for
-that of the object that shares most with it, and for nobody's unless that object was near (200 m, 5 minutes)
-at half of its samples, or at the same place and time at a fifth of them. What attackers learn is counted by
-places and times and does not depend on it; what they train on and what stands beside it does.
+Whose each trajectory is may come from a key table. Without one, a trajectory is attributed to the object
+that shares most with it, if that object was near (200 m, 5 minutes) at half of its samples, or at the same
+place and time at a fifth of them; otherwise to nobody. What attackers learn is counted by places and times
+and does not depend on this attribution; what they train on, and the other metrics, do.
 """
 
 from __future__ import annotations

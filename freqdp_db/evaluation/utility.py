@@ -1,5 +1,5 @@
-"""What analysts lose: points (INF), diameters (DE), trips (TE) and frequent patterns (FFP) as in the paper;
-plausibility, range queries and hotspots.
+"""What analysts lose. From the paper: points (INF), diameters (DE), trips (TE) and frequent patterns (FFP);
+besides plausibility, range queries, hotspots, density, flows, speeds and moves between cells.
 
 For FFP, trajectories become sequences of cells on a 6 x 6 grid: repeats dropped, jumps filled with the
 cells along the straight way from centre to centre (through a corner: x first). A pattern is 2 to 8
@@ -216,9 +216,13 @@ def most_frequent(offsets: Ints, cells: Ids, *, by_occurrence: bool) -> Ints:
     return every[np.lexsort((every, -count))[:MOST_FREQUENT]]
 
 
-def frequent_patterns(pair: Pair) -> dict[str, float]:
-    """F1 of the 100 most frequent patterns of D and D*: by trajectories, and by occurrences."""
-    column, row = CellBox.of(pair, _INNER_EDGE_PERCENT).columns_and_rows(pair.locations, SIDE)
+def frequent_patterns(pair: Pair, box: CellBox | None = None) -> dict[str, float]:
+    """F1 of the 100 most frequent patterns of D and D*: by trajectories, and by occurrences.
+
+    box: what the cells cover; None: most of D.
+    """
+    box = box or CellBox.of(pair, _INNER_EDGE_PERCENT)
+    column, row = box.columns_and_rows(pair.locations, SIDE)
     before = cell_sequences(pair.original, column, row)
     after = cell_sequences(pair.released, column, row)
     found = {}
@@ -282,12 +286,16 @@ def diameter_error(pair: Pair) -> dict[str, float]:
     return {"de": binned_divergence(before, after, float(before.max(initial=0.0)))}
 
 
-def trip_error(pair: Pair, rng: np.random.Generator) -> dict[str, float]:
+def trip_error(
+    pair: Pair, rng: np.random.Generator, box: CellBox | None = None
+) -> dict[str, float]:
     """TE: divergence of (start cell, end cell), by trip and by trajectory.
 
     The same number for a resample of D's own trajectories stands beside each: what chance does.
+    box: what the cells cover; None: most of D.
     """
-    cells = CellBox.of(pair, _INNER_EDGE_PERCENT).cells(pair.locations, _TRIP_SIDE).astype(np.int64)
+    box = box or CellBox.of(pair, _INNER_EDGE_PERCENT)
+    cells = box.cells(pair.locations, _TRIP_SIDE).astype(np.int64)
     weight = np.bincount(rng.integers(0, max(len(pair), 1), len(pair)), minlength=len(pair))
     found = {}
     for name, gap in (("te.trip", _TRIP_GAP_US), ("te.trajectory", None)):
@@ -511,12 +519,12 @@ def flow_error(trips: Pair) -> dict[str, float]:
         found |= {
             name: errors[f"{name}.shares"],
             f"{name}.counts": errors[f"{name}.counts"],
-            f"{name}.f1": _same_largest(before, after),
+            f"{name}.f1": same_largest(before, after),
         }
     return found
 
 
-def _same_largest(before: Ints, after: Ints) -> float:
+def same_largest(before: NDArray[Any], after: NDArray[Any]) -> float:
     """F1 of the 100 largest of both sides; ties go to the lower code."""
     tops = []
     for counts in (before, after):

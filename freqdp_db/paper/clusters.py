@@ -108,22 +108,28 @@ def samples_match(i, j, x, y, at, tolerance_m, tolerance_us):  # type: ignore[no
 
 
 @njit(nogil=True, cache=True)
+def _edit_costs(one, other, offsets, x, y, at, tolerance_m, tolerance_us):  # type: ignore[no-untyped-def]
+    """[i, j]: edits between the first i samples of one trajectory and the first j of the other."""
+    a, b = offsets[one], offsets[other]
+    n, m = offsets[one + 1] - a, offsets[other + 1] - b
+    cost = np.empty((n + 1, m + 1), np.int32)
+    for i in range(n + 1):
+        cost[i, 0] = i
+    for j in range(m + 1):
+        cost[0, j] = j
+    for i in range(n):
+        for j in range(m):
+            same = 0 if samples_match(a + i, b + j, x, y, at, tolerance_m, tolerance_us) else 1
+            cost[i + 1, j + 1] = min(cost[i, j] + same, cost[i, j + 1] + 1, cost[i + 1, j] + 1)
+    return cost
+
+
+@njit(nogil=True, cache=True)
 def _edr_to(first, last, pivot, offsets, x, y, at, tolerance_m, tolerance_us):  # type: ignore[no-untyped-def]
     found = np.empty(last - first)
-    begin, count = offsets[pivot], offsets[pivot + 1] - offsets[pivot]
-    row = np.empty(count + 1, np.int64)
     for t in range(first, last):
-        for j in range(count + 1):
-            row[j] = j
-        for i in range(offsets[t], offsets[t + 1]):
-            before = row[0]
-            row[0] += 1
-            for j in range(count):
-                same = 0 if samples_match(i, begin + j, x, y, at, tolerance_m, tolerance_us) else 1
-                best = min(before + same, row[j] + 1, row[j + 1] + 1)
-                before = row[j + 1]
-                row[j + 1] = best
-        found[t - first] = row[count] / max(count, offsets[t + 1] - offsets[t])
+        cost = _edit_costs(t, pivot, offsets, x, y, at, tolerance_m, tolerance_us)
+        found[t - first] = cost[-1, -1] / (max(cost.shape) - 1)
     return (found,)
 
 
@@ -232,15 +238,7 @@ def _matched_edr(pivot, member, offsets, x, y, at, tolerance_m, tolerance_us):  
     """For each sample of the pivot, the member's that the cheapest alignment gives it."""
     a, b = offsets[pivot], offsets[member]
     n, m = offsets[pivot + 1] - a, offsets[member + 1] - b
-    cost = np.empty((n + 1, m + 1), np.int32)
-    for i in range(n + 1):
-        cost[i, 0] = i
-    for j in range(m + 1):
-        cost[0, j] = j
-    for i in range(n):
-        for j in range(m):
-            same = 0 if samples_match(a + i, b + j, x, y, at, tolerance_m, tolerance_us) else 1
-            cost[i + 1, j + 1] = min(cost[i, j] + same, cost[i, j + 1] + 1, cost[i + 1, j] + 1)
+    cost = _edit_costs(pivot, member, offsets, x, y, at, tolerance_m, tolerance_us)
     found = np.full(n, -1)
     i, j = n, m
     while i > 0 and j > 0:

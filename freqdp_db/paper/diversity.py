@@ -12,6 +12,7 @@ from math import inf
 
 import numpy as np
 from numba import njit
+from scipy.special import rel_entr
 
 from freqdp_db.errors import BadInput
 from freqdp_db.methods.k_anonymity.glove import CELL_M, Origin
@@ -155,31 +156,17 @@ def fall_short(
     x, y = (points.x, points.y) if shown is None else shown.points(points.x, points.y)
     seen = areas if shown is None else shown.areas(areas)
     order = np.argsort(x, kind="stable")
-    everywhere = np.bincount(points.category, minlength=len(points.names)) / len(points)
+    y, category = y[order], points.category[order]
+    everywhere = np.bincount(category, minlength=len(points.names)) / len(points)
     first = np.searchsorted(x[order], seen.x_min, side="left")
     last = np.searchsorted(x[order], seen.x_max, side="right")
-    found: Flags = _fall_short(
-        first, last, seen.y_min, seen.y_max, y[order], points.category[order], everywhere,
-        categories, divergence + _ROUNDING,
-    )  # fmt: skip
-    return found
-
-
-@njit(nogil=True, cache=True)
-def _fall_short(first, last, south, north, y, kind, everywhere, categories, most):  # type: ignore[no-untyped-def]
     found = np.zeros(len(first), np.bool_)
-    for i in range(len(first)):
-        here = np.zeros(len(everywhere), np.int64)
-        for p in range(first[i], last[i]):
-            if south[i] <= y[p] <= north[i]:
-                here[kind[p]] += 1
-        whole, kinds, divergence = here.sum(), 0, 0.0
-        for c in range(len(everywhere)):
-            if here[c] > 0:
-                kinds += 1
-                share = here[c] / whole
-                divergence += share * np.log(share / everywhere[c])
-        found[i] = kinds < categories or divergence > most
+    for i, (a, b) in enumerate(zip(first, last, strict=True)):
+        inside = (y[a:b] >= seen.y_min[i]) & (y[a:b] <= seen.y_max[i])
+        here = np.bincount(category[a:b][inside], minlength=len(everywhere))
+        found[i] = (here > 0).sum() < categories or (
+            rel_entr(here / here.sum(), everywhere).sum() > divergence + _ROUNDING
+        )
     return found
 
 

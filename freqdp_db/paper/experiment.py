@@ -40,7 +40,7 @@ from freqdp_db.methods.kinds import LonLatArea, TimeStretch
 from freqdp_db.methods.parameters import RELEASE
 from freqdp_db.methods.registry import METHODS, find_method
 from freqdp_db.model.trajectories import Build
-from freqdp_db.paper.synthetic_trip_metrics import Reference, as_trips, compared_trips
+from freqdp_db.paper.synthetic_trip_metrics import Trips, as_trips, compare_trips, compared_trips
 from freqdp_db.progress import Progress
 from freqdp_db.release.request import Request
 from freqdp_db.results import Experiment
@@ -275,19 +275,19 @@ def _on_objects(
 def _on_trips(trials: Trials, options: ExperimentOptions, facts: tuple[Region, Period]) -> Study:
     """Runs by the metrics on trips."""
 
+    region, _ = facts
+    box = CellBox(region.x_min, region.y_min, region.x_max, region.y_max)
+
     @lru_cache(maxsize=1)
-    def compared(size: int) -> tuple[Build, Reference, int]:
-        """What runs of a size are compared with, and how many trips that is."""
+    def compared(size: int) -> tuple[Build, Trips]:
+        """The objects of runs of a size, and the trips that theirs are compared with."""
         build = some_objects(trials.build, size)
         if options.each_trip:
             build = build.with_trajectories(*as_trips(build.trajectories, build.locations, facts))
-        region, _ = facts
-        box = CellBox(region.x_min, region.y_min, region.x_max, region.y_max)
-        trips = compared_trips(build.trajectories, build.locations, facts, 0)
-        return build, Reference.of(box, *trips), len(trips[0])
+        return build, compared_trips(build.trajectories, build.locations, facts, 0)
 
     def run(piece: PlannedRun) -> list[Run]:
-        build, reference, number = compared(piece.objects)
+        build, original = compared(piece.objects)
         objects = len(build.trajectories)
         if piece.variant is None:
             chosen = np.random.default_rng([piece.seed, objects]).integers(0, objects, objects)
@@ -295,10 +295,11 @@ def _on_trips(trials: Trials, options: ExperimentOptions, facts: tuple[Region, P
             seconds = 0.0
         else:
             # synthetic methods make as many as are compared with: divergences depend on how many
-            request = piece.request(options.signature, number)
+            request = piece.request(options.signature, len(original[0]))
             tried = trials.run(request, piece.seed, build, alone=True)
             made, places, seconds = tried.state.trajectories, tried.state.places, tried.seconds
-        values = reference.compared_with(*compared_trips(made, places, facts, piece.seed))
+        released = compared_trips(made, places, facts, piece.seed)
+        values = compare_trips(box, original, released)
         return [replace(piece, objects=objects).done(values, seconds)]
 
     return run

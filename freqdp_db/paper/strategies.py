@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from functools import partial
 from heapq import heappop, heappush
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,7 @@ _BLOCK = 1 << 14
 _MOST_CELLS = 256
 """A segment that passes more cells of the uniform grid is always compared."""
 _ANYWHERE = np.iinfo(np.int64).max
+T = TypeVar("T")
 
 
 class SegmentRows(NamedTuple):
@@ -145,14 +146,10 @@ def answer(visit: Callable[[BestList], int], queries: Queries, rank: Ints) -> Ne
     return Nearest(offsets, trajectory, position, loss, distances, cells)
 
 
-def search_linear(rows: SegmentRows, queries: Queries, rank: Ints) -> Nearest:
-    """Look at every segment, for every query: what all other strategies are measured by."""
-
-    def visit(best: BestList) -> int:
-        best.compare(rows)
-        return 0
-
-    return answer(visit, queries, rank)
+def visit_all(rows: SegmentRows, best: BestList) -> int:
+    """The linear scan: what all other strategies are measured by."""
+    best.compare(rows)
+    return 0
 
 
 # Grids of a fixed size: the uniform one, and the paper's.
@@ -237,12 +234,8 @@ def file_uniformly(trajectories: Trajectories, locations: Locations) -> UniformG
     return UniformGrid(box, rows, always, offsets_of(cell[order], SIDE**2), segment[of][order])
 
 
-def search_uniform(grid: UniformGrid, queries: Queries, rank: Ints) -> Nearest:
-    """Answer all queries, ring by ring around each."""
-    return answer(partial(_visit_rings, grid), queries, rank)
-
-
-def _visit_rings(grid: UniformGrid, best: BestList) -> int:
+def visit_rings(grid: UniformGrid, best: BestList) -> int:
+    """Ring by ring of cells around the query."""
     box, cells = grid.box, 0
     edge_x = box.x + np.arange(SIDE + 1) * (box.width / SIDE)
     edge_y = box.y + np.arange(SIDE + 1) * (box.height / SIDE)
@@ -354,12 +347,7 @@ class Cell(NamedTuple):
 TOP_DOWN, BOTTOM_UP, BOTTOM_UP_DOWN = "hg-top-down", "hg-bottom-up", "hg-bottom-up-down"
 
 
-def search_best_fit(way: str, grid: BestFitGrid, queries: Queries, rank: Ints) -> Nearest:
-    """Answer all queries, top-down, bottom-up or bottom-up-down."""
-    return answer(partial(_visit_best_fit, way, grid), queries, rank)
-
-
-def _visit_best_fit(way: str, grid: BestFitGrid, best: BestList) -> int:
+def visit_best_fit(way: str, grid: BestFitGrid, best: BestList) -> int:
     """Algorithm 3, for trajectories.
 
     Top-down starts at the root with the queue; bottom-up keeps to the stack; bottom-up-down goes from the
@@ -415,22 +403,26 @@ class Strategy:
     """query(index, queries): the answers."""
 
 
-def _plain(name: str, build: Callable[..., Any], query: Callable[..., Nearest]) -> Strategy:
-    """A strategy whose index knows nothing of the rank."""
+def _plain(
+    name: str,
+    build: Callable[[Trajectories, Locations], T],
+    visit: Callable[[T, BestList], int],
+) -> Strategy:
+    """One in plain NumPy. visit(index, best): compares segments; gives how many cells it visited."""
     return Strategy(
         name,
         lambda trajectories, locations, rank: (build(trajectories, locations), rank),
-        lambda index, queries: query(index[0], queries, index[1]),
+        lambda index, queries: answer(partial(visit, index[0]), queries, index[1]),
     )
 
 
 STRATEGIES = {
     strategy.name: strategy
     for strategy in (
-        _plain("linear", distinct_rows, search_linear),
-        _plain("uniform-grid", file_uniformly, search_uniform),
+        _plain("linear", distinct_rows, visit_all),
+        _plain("uniform-grid", file_uniformly, visit_rings),
         *(
-            _plain(way, file_best_fit, partial(search_best_fit, way))
+            _plain(way, file_best_fit, partial(visit_best_fit, way))
             for way in (TOP_DOWN, BOTTOM_UP, BOTTOM_UP_DOWN)
         ),
         Strategy(DEFAULT, index_segments, nearest_trajectories),

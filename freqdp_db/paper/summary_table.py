@@ -7,6 +7,7 @@ as it is in the paper.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from decimal import Decimal
@@ -358,24 +359,6 @@ def _time(trials: Trials, options: PaperOptions, count: int) -> StepTimes:
     return StepTimes(count, steps, searched)
 
 
-@dataclass(frozen=True)
-class PaperResult:
-    runs: list[Run] = field(default_factory=list)
-    """`method` is the title of the paper."""
-    left_out: dict[str, str] = field(default_factory=dict)
-    """Rows that could not be run, and what would help."""
-    times: list[StepTimes] = field(default_factory=list)
-
-    def mean(self, title: str, metric: str) -> float | None:
-        """Of a cell of the table, over the seeds; None: it was not measured."""
-        found = [
-            run.values[metric]
-            for run in self.runs
-            if run.method == title and run.epsilon in (None, EPSILON) and metric in run.values
-        ]
-        return float(np.mean(found)) if found else None
-
-
 def paper_on(
     database: Database,
     name: str,
@@ -392,29 +375,41 @@ def paper_on(
             remedy="name an edge table: [[roads]] schema.table (freqdp load roads makes one)",
         )
     files = result_files(name, options.out, options.overwrite)
-    result = PaperResult()
     pieces: list[PaperRun | int] = [*planned, *sizes]
-    found = run_pieces(engine, database, name, build, options, pieces, progress)
-    for piece, part in zip(pieces, found, strict=True):
-        if isinstance(part, Run):
-            result.runs.append(part)
-        elif isinstance(piece, int):
-            result.times.append(part)
-        else:
-            result.left_out[piece.row.title] = part
+    found = list(run_pieces(engine, database, name, build, options, pieces, progress))
+    runs = [part for part in found if isinstance(part, Run)]
+    times = [part for part in found if isinstance(part, StepTimes)]
+    left_out = {
+        run.row.title: why for run, why in zip(planned, found, strict=False) if isinstance(why, str)
+    }
     about = about_run(name, build, seeds_of(options.seeds, _MOST_SEEDS), objects=sizes[-1])
-    markdown = paper_markdown(result, about)
-    published = {row.title: dict(zip(COLUMNS.values(), row.values, strict=True)) for row in ROWS}
-    document = {**about, "published": published, **asdict(result)}
-    write_results(files, result.runs, markdown, document)
-    figure = [run for run in result.runs if run.method in FIGURE]
+    markdown = paper_markdown(runs, left_out, about)
+    document = {
+        **about,
+        "published": {
+            row.title: dict(zip(COLUMNS.values(), row.values, strict=True)) for row in ROWS
+        },
+        "runs": [asdict(run) for run in runs],
+        "left_out": left_out,
+        "times": [asdict(taken) for taken in times],
+    }
+    write_results(files, runs, markdown, document)
+    figure = [run for run in runs if run.method in FIGURE]
     draw_epsilon(figure, PANELS, files[3], columns=4)
-    draw_efficiency(result.times, files[4])
-    return Experiment(name, files, len(result.runs), progress.seconds, markdown=markdown)
+    draw_efficiency(times, files[4])
+    return Experiment(name, files, len(runs), progress.seconds, markdown=markdown)
 
 
-def paper_markdown(result: PaperResult, about: dict[str, Any]) -> str:
-    """For each method what was measured, and below it what the paper has."""
+def paper_markdown(runs: Sequence[Run], left_out: Mapping[str, str], about: dict[str, Any]) -> str:
+    """For each method what was measured, and below it what the paper has.
+
+    runs: `method` is the title of the paper. left_out: rows that could not be run, and what would help.
+    """
+    measured: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for run in runs:
+        if run.epsilon in (None, EPSILON):
+            for metric, value in run.values.items():
+                measured[run.method, metric].append(value)
     lines = [
         f"The paper's table on {about['dataset']} ({about['snap']}), {about['objects']:,} objects, "
         f"epsilon {EPSILON}, {len(about['seeds'])} seed(s), freqdp {about['software']}; below each "
@@ -425,12 +420,13 @@ def paper_markdown(result: PaperResult, about: dict[str, Any]) -> str:
         "|---|---" + "|---:" * len(COLUMNS) + "|",
     ]
     for row in ROWS:
-        what = "not run" if row.title in result.left_out else "here"
-        mine = [result.mean(row.title, name) for name in COLUMNS.values()]
+        what = "not run" if row.title in left_out else "here"
+        cells = [measured[row.title, metric] for metric in COLUMNS.values()]
+        mine = [float(np.mean(values)) if values else None for values in cells]
         lines.append(f"| {row.title} | {what} | " + " | ".join(map(_cell, mine)) + " |")
         lines.append("| | paper | " + " | ".join(map(_cell, row.values)) + " |")
     lines.append("")
-    lines += [f"- Not run, {title}: {why}." for title, why in result.left_out.items()]
+    lines += [f"- Not run, {title}: {why}." for title, why in left_out.items()]
     lines += [f"- {note}" for note in NOTES]
     return "\n".join(lines) + "\n"
 

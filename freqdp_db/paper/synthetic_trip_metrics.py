@@ -7,23 +7,22 @@ a trip goes straight, so that trips with many and with few samples compare.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from freqdp_db.errors import BadInput
-from freqdp_db.evaluation.pair import CellBox
+from freqdp_db.evaluation.pair import CellBox, Pair
 from freqdp_db.evaluation.utility import (
-    SIDE,
     binned_divergence,
     cell_sequences,
-    diameters,
+    diameter_error,
+    frequent_patterns,
     jensen_shannon,
-    most_frequent,
-    same_members,
     same_order,
+    side_by_side,
+    trip_error,
     trip_lengths,
 )
 from freqdp_db.methods.synthesis.trips import cut_trips
@@ -40,23 +39,8 @@ _SQUARES = 7
 _QUERY_SIDES_M = (2_000.0, 18_000.0)
 _QUERY_WIDEST = 1 / 3
 _QUERY_FLOOR = 0.01
-
-
-@dataclass(frozen=True)
-class TripStatistics:
-    """What is counted of one set of trips."""
-
-    ends: Ints
-    """Trips by first and last cell of 6 x 6, as a flat table."""
-    diameters: Metres
-    lengths: Metres
-    """Metres, of each trip."""
-    passing: Ints
-    """How many trips pass each cell of the coverage grid."""
-    in_squares: Metres
-    """Share of the trips that pass each square of the range queries."""
-    patterns: Ints
-    """Codes of the most frequent sequences of cells."""
+Trips = tuple[Trajectories, Locations]
+"""Trips, each a trajectory of its own, and their places."""
 
 
 def passing_squares(trips: Trajectories, places: Locations, squares: NDArray[np.float64]) -> Metres:
@@ -85,70 +69,43 @@ def passing_squares(trips: Trajectories, places: Locations, squares: NDArray[np.
     return found / max(len(trips), 1)
 
 
-@dataclass(frozen=True)
-class Reference:
-    """The original trips, with which others are compared."""
+def compare_trips(box: CellBox, original: Trips, released: Trips) -> dict[str, float]:
+    """All metrics, and the mean beside the median of the range queries.
 
-    box: CellBox
-    squares: NDArray[np.float64]
-    statistics: TripStatistics
-
-    @classmethod
-    def of(cls, box: CellBox, trips: Trajectories, places: Locations) -> Reference:
-        """The squares of the queries are the same in all experiments."""
-        rng = np.random.default_rng([_SQUARES, _QUERIES])
-        widest = _QUERY_WIDEST * min(box.east - box.west, box.north - box.south)
-        side = rng.uniform(min(_QUERY_SIDES_M[0], widest), min(_QUERY_SIDES_M[1], widest), _QUERIES)
-        west = rng.uniform(box.west, box.east - side)
-        south = rng.uniform(box.south, box.north - side)
-        squares = np.column_stack([west, south, west + side, south + side])
-        return cls(box, squares, _statistics_of(box, squares, trips, places))
-
-    def compared_with(self, trips: Trajectories, places: Locations) -> dict[str, float]:
-        """All metrics, and the mean beside the median of the queries."""
-        mine, other = self.statistics, _statistics_of(self.box, self.squares, trips, places)
-        error = np.abs(other.in_squares - mine.in_squares) / np.maximum(
-            mine.in_squares, _QUERY_FLOOR
-        )
-        return {
-            "trip.te": jensen_shannon(mine.ends, other.ends),
-            "trip.de": _divergence(mine.diameters, other.diameters),
-            "trip.length": _divergence(mine.lengths, other.lengths),
-            "trip.density": jensen_shannon(mine.passing, other.passing),
-            "trip.kendall": same_order(mine.passing, other.passing),
-            "trip.query": float(np.median(error)),
-            "trip.query.mean": float(error.mean()),
-            "trip.ffp": same_members(mine.patterns, other.patterns),
-        }
+    The squares of these are the same in all experiments.
+    """
+    trips, places = original
+    pair = side_by_side(Pair(trips, released[0], places), released[1])
+    sides, places = (pair.original, pair.released), pair.locations
+    rng = np.random.default_rng([_SQUARES, _QUERIES])
+    widest = _QUERY_WIDEST * min(box.east - box.west, box.north - box.south)
+    side = rng.uniform(min(_QUERY_SIDES_M[0], widest), min(_QUERY_SIDES_M[1], widest), _QUERIES)
+    west = rng.uniform(box.west, box.east - side)
+    south = rng.uniform(box.south, box.north - side)
+    squares = np.column_stack([west, south, west + side, south + side])
+    before, after = (passing_squares(side, places, squares) for side in sides)
+    error = np.abs(after - before) / np.maximum(before, _QUERY_FLOOR)
+    lengths = [trip_lengths(side, places) for side in sides]
+    cells = box.columns_and_rows(places, _COVERAGE_SIDE)
+    passing = [_passing(side, *cells) for side in sides]
+    return {
+        "trip.te": trip_error(pair, rng, box)["te.trajectory"],
+        "trip.de": diameter_error(pair)["de"],
+        "trip.length": binned_divergence(*lengths, float(lengths[0].max(initial=0.0))),
+        "trip.density": jensen_shannon(*passing),
+        "trip.kendall": same_order(*passing),
+        "trip.query": float(np.median(error)),
+        "trip.query.mean": float(error.mean()),
+        "trip.ffp": frequent_patterns(pair, box)["ffp"],
+    }
 
 
-def _statistics_of(
-    box: CellBox, squares: NDArray[np.float64], trips: Trajectories, places: Locations
-) -> TripStatistics:
-    column, row = box.columns_and_rows(places, SIDE)
-    zone = (row * SIDE + column).astype(np.int64)
-    first, last = trips.location[trips.offsets[:-1]], trips.location[trips.offsets[1:] - 1]
-    return TripStatistics(
-        ends=np.bincount(zone[first] * SIDE**2 + zone[last], minlength=SIDE**4),
-        diameters=diameters(trips, places),
-        lengths=trip_lengths(trips, places),
-        passing=_passing(trips, *box.columns_and_rows(places, _COVERAGE_SIDE)),
-        in_squares=passing_squares(trips, places, squares),
-        patterns=most_frequent(*cell_sequences(trips, column, row), by_occurrence=False),
-    )
-
-
-def _passing(trips: Trajectories, column: Ids, row: Ids) -> Ints:
+def _passing(side: Trajectories, column: Ids, row: Ids) -> Ints:
     """How many trips pass each cell of the coverage grid."""
     size = _COVERAGE_SIDE**2
-    offsets, cells = cell_sequences(trips, column, row, _COVERAGE_SIDE)
+    offsets, cells = cell_sequences(side, column, row, _COVERAGE_SIDE)
     once = np.unique(owners(offsets).astype(np.int64) * size + cells)
     return np.bincount(once % size, minlength=size)
-
-
-def _divergence(before: Metres, after: Metres) -> float:
-    """Divergence of distributions up to the largest original."""
-    return binned_divergence(before, after, float(before.max(initial=0.0)))
 
 
 MOST_COMPARED = 20_000

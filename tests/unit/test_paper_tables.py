@@ -11,7 +11,7 @@ from freqdp_db.methods.contract import WorkingSet
 from freqdp_db.model.arrays import offsets_from
 from freqdp_db.model.trajectories import Build, Clock, Locations, Trajectories
 from freqdp_db.paper.summary_table import COLUMNS, ROWS, aligned
-from freqdp_db.paper.synthetic_trip_metrics import Reference, passing_squares
+from freqdp_db.paper.synthetic_trip_metrics import compare_trips, passing_squares
 
 _PLACES = Locations(np.arange(4.0) * 1000, np.zeros(4))
 
@@ -98,7 +98,7 @@ def walks(seed: int, at: float, size: int = 60) -> tuple[Trajectories, Locations
 
 def test_the_same_trips_are_alike() -> None:
     side = walks(1, 15_000)
-    assert Reference.of(BOX, *side).compared_with(*side) == BEST
+    assert compare_trips(BOX, side, side) == BEST
 
 
 def test_trips_with_more_samples_on_the_way_are_alike() -> None:
@@ -109,22 +109,22 @@ def test_trips_with_more_samples_on_the_way_are_alike() -> None:
     for i, column in enumerate((x, y)):
         full[:, ::2, i], full[:, 1::2, i] = column, (column[:, 1:] + column[:, :-1]) / 2
     other = lines(*[[(float(a), float(b)) for a, b in way] for way in full])
-    found = Reference.of(BOX, side, places).compared_with(*other)
+    found = compare_trips(BOX, (side, places), other)
     for name in ("trip.te", "trip.de", "trip.length", "trip.query", "trip.query.mean"):
         assert found[name] == pytest.approx(0.0, abs=1e-9), name
     assert found["trip.kendall"] > 0.95 and found["trip.density"] < 0.01
 
 
 def test_trips_elsewhere_are_not() -> None:
-    found = Reference.of(BOX, *walks(1, 5_000)).compared_with(*walks(2, 25_000))
+    found = compare_trips(BOX, walks(1, 5_000), walks(2, 25_000))
     assert found["trip.te"] == pytest.approx(np.log(2), abs=0.05)
     assert found["trip.density"] > 0.5 and found["trip.ffp"] < 0.2
     assert found["trip.kendall"] < 0.2 and found["trip.query.mean"] > 0.9
 
 
 def test_worse_trips_score_worse() -> None:
-    reference = Reference.of(BOX, *walks(1, 15_000, 400))
-    near, far = (reference.compared_with(*walks(2, at, 400)) for at in (15_000, 18_000))
+    original = walks(1, 15_000, 400)
+    near, far = (compare_trips(BOX, original, walks(2, at, 400)) for at in (15_000, 18_000))
     for name, best in BEST.items():
         assert abs(near[name] - best) < abs(far[name] - best) or name in ("trip.de", "trip.length")
 

@@ -105,7 +105,7 @@ def membership_in_counts(
 
 
 def attack_rates(members: Table, others: Table) -> dict[str, float]:
-    """How well scores of members and of others are told apart."""
+    """How well scores tell members from others: area under the curve, and hits at 1 % false alarms."""
     return {
         "auc": area_under_curve(members, others),
         "tpr1": found_at(members, others, _FALSE_ALARMS),
@@ -120,9 +120,9 @@ def scores(
     *,
     gone: bool = False,
 ) -> Table:
-    """How likely it is that each of some persons was counted: logarithms of ratios.
+    """For each person, the logarithm of the likelihood ratio that they were counted.
 
-    gone: of counts from which the person's own is taken first.
+    gone: subtract the person's own contribution first, as if they were not in the data.
     """
     persons = np.flatnonzero(np.diff(known.offsets) > 0)
     if len(persons) > MOST_TARGETS:
@@ -133,7 +133,7 @@ def scores(
 def scores_of(
     counted: Counted, known: KnownCells, persons: Ints, part: Table, *, gone: bool = False
 ) -> Table:
-    """The same of these persons; 0 of who was not counted."""
+    """The same for these persons; 0 for those who were not counted."""
     found = np.zeros(len(persons))
     for i, person in enumerate(persons):
         own = slice(known.offsets[person], known.offsets[person + 1])

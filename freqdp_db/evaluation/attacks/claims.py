@@ -1,8 +1,8 @@
-"""What a claim is worth: how much of an object it finds, and how much of it is the object's.
+"""Scores of claims: an attacker says which released samples belong to an object.
 
-An attacker claims released samples for an object. An original sample is found if a claimed one lies
-within 200 m and 5 min, or if a claimed area and interval contain it that are no wider than 500 m and
-no longer than 10 min.
+An original sample counts as found if a claimed sample lies within 200 m and 5 min of it, or if a claimed
+area of at most 500 m and interval of at most 10 min contain it. A score has both sides: which share of the
+object's samples the claim finds, and which share of the claim is right.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Shares = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class AttackScore:
-    """Of each object: the share that is found, and the share of the claim that is right."""
+    """For each object, the share of its samples that was found and the share of the claim that is right."""
 
     found: Shares
     """Not a number for an object of which nothing is left to find."""
@@ -97,12 +97,13 @@ def boxes_of(release: ReleaseSeen) -> tuple[NDArray[np.float64], Ints]:
 
 @dataclass(frozen=True)
 class Claims:
-    """Released samples that an attacker claims for each object, and how much each claim is worth to him."""
+    """The released samples that an attacker claims for each object."""
 
     offsets: Ints
-    """Of each object."""
+    """Object u claims the samples offsets[u] to offsets[u + 1] - 1."""
     sample: Ints
     worth: Shares
+    """How sure the attacker is of each: a claim is cut at a level of this."""
 
     @classmethod
     def of_groups(

@@ -1,6 +1,7 @@
-"""Exposure: what attackers learn of a person's samples from a release; and membership.
+"""Exposure: which share of a person's samples attackers learn from a release; and membership inference.
 
-Membership asks whether an object was in it: half of the objects make the release, the others do not.
+Membership inference asks whether an object is in the data at all. It is measured on releases that were made
+from one half of the objects; the other half is what a member has to be told apart from.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Attackers who know a few exact samples: LA_x, unicity, `exposure.x` and `exposure.near`.
 
-Untouched samples keep their exact times, so somebody who knows a few of them has the strongest
-attack of all. Where released times were coarsened, the attacker coarsens what he knows alike.
+Untouched samples keep their exact times, so whoever knows a few of them has the strongest attack of
+all. Where released times were coarsened, the attacker coarsens the known times in the same way.
 
 For `exposure.x` the trajectory that holds most of them exactly fits best; among equals, the one with
 most of them nearby (200 m, 5 min). Where samples were made areas, what fits is what contains them.

@@ -2,8 +2,8 @@
 
 A trajectory's signature is a sparse unit vector (tf-idf), or its hours of the day. The *linking attacks*
 (LA) take each released trajectory and look for the most similar original, as the paper does. The
-*exposures* go the other way: an object looks for its released trajectory, of which there may be many
-more, or fewer, than objects.
+*exposures* go the other way: for each object they look for its released trajectory. A release may have
+more trajectories than there are objects, or fewer.
 
 Protocol A takes the whole period on both sides; B the released odd days and D's even days, so that
 nothing is linked by the very same samples. With m' = 10 a method that removes the ten strongest

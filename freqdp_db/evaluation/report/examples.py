@@ -219,7 +219,7 @@ def trips_explained(case: Case, box: CellBox, roads: RoadLines, seed: int) -> Ex
     rows = [np.arange(offsets[t], offsets[t + 1]) for t in chosen]
     every = np.concatenate(rows)
     x, y = release.x[every], release.y[every]
-    drawn = Map.over(
+    drawn = Map(
         CellBox(
             min(box.west, x.min()), min(box.south, y.min()),
             max(box.east, x.max()), max(box.north, y.max()),
@@ -258,7 +258,7 @@ def areas_explained(case: Case, roads: RoadLines) -> Explained | None:
         return None
     t = release.trajectory[rows[0]]
     areas = release.areas
-    drawn = Map.over(
+    drawn = Map(
         CellBox(
             areas.x_min[rows].min(), areas.y_min[rows].min(),
             areas.x_max[rows].max(), areas.y_max[rows].max(),

@@ -7,8 +7,7 @@ import io
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from markupsafe import Markup
@@ -26,9 +25,6 @@ from freqdp_db.evaluation.figures import (
 )
 from freqdp_db.evaluation.pair import CellBox
 from freqdp_db.model.arrays import Ints, Metres
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 WIDTH = 380.0
 _FLATTEST, _STEEPEST = 0.5, 1.15
@@ -207,14 +203,24 @@ class RoadLines:
         return np.flatnonzero(touching)
 
 
-@dataclass(frozen=True)
 class Map:
-    """A piece of the world, drawn on from back to front."""
+    """A piece of the world, drawn on from back to front: metres, over a whole figure."""
 
-    left: float
-    top: float
-    wide: float
-    high: float
+    def __init__(self, box: CellBox) -> None:
+        longer = max(box.east - box.west, box.north - box.south, _LEAST_M)
+        wide, high = (box.east - box.west) + 0.12 * longer, (box.north - box.south) + 0.12 * longer
+        high = max(high, _FLATTEST * wide)
+        wide = max(wide, high / _STEEPEST)
+        x, y = (box.west + box.east) / 2, (box.south + box.north) / 2
+        self.box = CellBox(x - wide / 2, y - high / 2, x + wide / 2, y + high / 2)
+        self.scale = WIDTH / wide
+        """Pixels of a metre."""
+        self.height = high * self.scale
+        """In pixels."""
+        self.figure = new_figure(WIDTH, round(self.height))
+        ends = {"xlim": (self.box.west, self.box.east), "ylim": (self.box.south, self.box.north)}
+        self.axes = self.figure.add_axes((0, 0, 1, 1), **ends)
+        self.axes.axis("off")
 
     @classmethod
     def around(cls, x: Metres, y: Metres) -> Map:
@@ -224,43 +230,11 @@ class Map:
         widest = max(inner[1] - inner[0], inner[3] - inner[2], _LEAST_M)
         if max(east - west, north - south) > 2 * widest:
             west, east, south, north = inner
-        return cls.over(CellBox(float(west), float(south), float(east), float(north)))
-
-    @classmethod
-    def over(cls, box: CellBox) -> Map:
-        longer = max(box.east - box.west, box.north - box.south, _LEAST_M)
-        wide, high = (box.east - box.west) + 0.12 * longer, (box.north - box.south) + 0.12 * longer
-        high = max(high, _FLATTEST * wide)
-        wide = max(wide, high / _STEEPEST)
-        x, y = (box.west + box.east) / 2, (box.south + box.north) / 2
-        return cls(x - wide / 2, y + high / 2, wide, high)
-
-    @cached_property
-    def axes(self) -> Axes:
-        """What is drawn on: metres, over the whole figure."""
-        box = self.box
-        figure = new_figure(WIDTH, round(self.height))
-        axes = figure.add_axes((0, 0, 1, 1), xlim=(box.west, box.east), ylim=(box.south, box.north))
-        axes.axis("off")
-        return axes
-
-    @property
-    def scale(self) -> float:
-        """Pixels of a metre."""
-        return WIDTH / self.wide
-
-    @property
-    def height(self) -> float:
-        """In pixels."""
-        return self.high * self.scale
-
-    @property
-    def box(self) -> CellBox:
-        return CellBox(self.left, self.top - self.high, self.left + self.wide, self.top)
+        return cls(CellBox(float(west), float(south), float(east), float(north)))
 
     def at(self, x: float, y: float) -> tuple[float, float]:
         """Where a place is in the picture: pixels from its upper left corner."""
-        return (x - self.left) * self.scale, (self.top - y) * self.scale
+        return (x - self.box.west) * self.scale, (self.box.north - y) * self.scale
 
     def roads(self, roads: RoadLines) -> bool:
         """Draw them, unless they are too many to tell apart."""
@@ -328,17 +302,12 @@ class Map:
 
     def picture(self, title: str) -> Markup:
         """All of it, with a scale."""
-        metres, label = scale_bar(self.wide)
-        u, v = (
-            np.array([12, 12, 12 + metres * self.scale, 12 + metres * self.scale]),
-            [18, 12, 12, 18],
-        )
-        self.axes.plot(u / WIDTH, np.array(v) / self.height, color=INK, linewidth=1,
-                       transform=self.axes.transAxes)  # fmt: skip
-        self._words(18 + metres * self.scale, self.height - 10, label)
-        figure = self.axes.get_figure(root=True)
-        assert figure is not None
-        return as_svg(figure, title)
+        metres, label = scale_bar(self.box.east - self.box.west)
+        end = 12 + metres * self.scale
+        u, v = np.array([12, 12, end, end]) / WIDTH, np.array([18, 12, 12, 18]) / self.height
+        self.axes.plot(u, v, color=INK, linewidth=1, transform=self.axes.transAxes)
+        self._words(6 + end, self.height - 10, label)
+        return as_svg(self.figure, title)
 
     def _marks(self, x: Metres, y: Metres, apart: float, **look: Any) -> None:
         """A mark at each place; of those that would lie on each other, one."""
