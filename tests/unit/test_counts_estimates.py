@@ -40,7 +40,7 @@ from freqdp_db.methods.counts.estimation import (
     total_margins,
 )
 from freqdp_db.methods.counts.measuring import (
-    _picked,
+    _pick_cells,
     bounded_by,
     measure,
 )
@@ -297,7 +297,7 @@ def test_picked_cells_have_the_law_of_noise_on_every_cell() -> None:
     hits = np.zeros(405)
     trials = 4_000
     for _ in range(trials):
-        hits[_picked("flows", cells, counts, plan, SecureSource())] += 1
+        hits[_pick_cells("flows", cells, counts, plan, SecureSource())] += 1
     p = tail.probability()
     assert 0.0005 < p < 0.5 and hits[404] == trials
     error = (p * (1 - p) / trials) ** 0.5

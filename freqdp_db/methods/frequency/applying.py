@@ -1,4 +1,4 @@
-"""Carry edits out: used by the pipeline on what it planned and by `verify` on what is in the log."""
+"""Applying edits: used by `carry_out` on planned edits, and by `verify` on logged ones."""
 
 from __future__ import annotations
 
@@ -19,29 +19,30 @@ from freqdp_db.model.kernels import stable_order, stream, uniform
 from freqdp_db.model.trajectories import Clock, Codes, EditRuns, Edits, PfTargets, Trajectories
 from freqdp_db.search.nearest import projection, to_mm
 
-# When inserted samples are, so that their times look like their neighbours' own.
+# Times of inserted samples, which look like those of their neighbours.
 
 
 _DRIVING_M_PER_S = 15
+"""Speed that a detour through an inserted place is assumed to have."""
 
 
 @njit(cache=True)
 def free_steps(a, b, step):  # type: ignore[no-untyped-def]
-    """How many multiples of the time step lie strictly between two times."""
+    """Number of multiples of the time step strictly between two times."""
     return max((b - 1) // step - a // step, 0)
 
 
 @njit(cache=True)
 def detour(px, py, ax, ay, bx, by):  # type: ignore[no-untyped-def]
-    """How long it takes to drive from a to b by way of p."""
-    # in whole millimetres, so that it is the same number wherever it is computed
+    """Driving time from a to b through p, in microseconds."""
+    # in whole millimetres, so that all machines compute the same number
     way = to_mm((px - ax) ** 2 + (py - ay) ** 2) + to_mm((bx - px) ** 2 + (by - py) ** 2)
     return way * 1000 // _DRIVING_M_PER_S
 
 
 @njit(cache=True)
 def own_gaps(at, lo, hi, usual):  # type: ignore[no-untyped-def]
-    """The times between a trajectory's samples, ascending; where it has none, the data's usual one."""
+    """Intervals between the samples of a trajectory, ascending; `usual` if it has none."""
     gaps = np.empty(max(hi - lo - 1, 1), np.int64)
     n = 0
     for i in range(lo, hi - 1):
@@ -56,9 +57,12 @@ def own_gaps(at, lo, hi, usual):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def fill_times(out, a, b, ways, own, step, state):  # type: ignore[no-untyped-def]
-    """Times between a and b: gaps drawn from the trajectory's own, long enough for their ways."""
+    """Fill `out` with times between a and b.
+
+    Intervals are drawn from the trajectory's own ones and are long enough for their ways.
+    """
     count, gap = len(out), b - a
-    # gaps that leave room for another one; in a short one, the shortest
+    # only intervals of at most half the gap; if there are none, the shortest
     fit = max(np.searchsorted(own, gap // 2, side="right"), 1)
     wanted = np.empty(count + 1, np.float64)
     total = 0.0
@@ -86,13 +90,13 @@ def fill_times(out, a, b, ways, own, step, state):  # type: ignore[no-untyped-de
         elif free > 0:
             out[j] = min(max((exact + step // 2) // step * step, first), last)
         else:
-            # finer than the step: a gap of one microsecond or none leaves no time between its ends
+            # finer than the time step; a gap of at most one microsecond has no time strictly inside
             out[j] = min(max(exact, a + 1), max(b - 1, a))
 
 
 @njit(cache=True)
 def free_of(at, lo, hi, step):  # type: ignore[no-untyped-def]
-    """How many free time steps each segment of a trajectory has."""
+    """Number of free time steps of each segment of a trajectory."""
     free = np.zeros(max(hi - lo - 1, 1), np.int64)
     for i in range(hi - lo - 1):
         free[i] = free_steps(at[lo + i], at[lo + i + 1], step)

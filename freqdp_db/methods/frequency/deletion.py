@@ -1,9 +1,9 @@
-"""Deletions: which occurrences of a place go.
+"""Deletions: which occurrences of a place are removed.
 
 The loss of deleting an occurrence of q is the distance from q to the segment that joins the outer
 neighbours of its run of equal consecutive samples; at an end of the trajectory, to the one
-neighbour; if there is none, 0. (Sample by sample, as the paper writes it, a stay would be free to
-delete: the neighbours of its inner samples are q itself.)
+neighbour; if there is none, 0. (The paper computes it sample by sample. Deleting a stay would then cost
+nothing, because the neighbours of its inner samples are at q, too.)
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from freqdp_db.search.nearest import squared_distance, to_mm
 
 @njit(cache=True)
 def _stay_loss(lo, hi, begin, end, location, x, y):  # type: ignore[no-untyped-def]
-    """Loss of any sample of the stay begin .. end - 1 in the trajectory lo .. hi - 1."""
+    """Loss, in millimetres, of each sample of the stay begin .. end - 1 in the trajectory lo .. hi - 1."""
     px, py = x[location[begin]], y[location[begin]]
     if begin > lo and end < hi:
         a, b = location[begin - 1], location[end]
@@ -41,7 +41,8 @@ def _stay_loss(lo, hi, begin, end, location, x, y):  # type: ignore[no-untyped-d
 
 @njit(nogil=True, cache=True)
 def _sum_losses(first, last, offsets, location, x, y, pair_offsets, pair_place, wanted):  # type: ignore[no-untyped-def]
-    """The wanted pairs (trajectory, location), whose they are, and their occurrences' total loss."""
+    """The pairs of trajectory and wanted location: pair, trajectory, and total loss of all its
+    occurrences."""
     begin_pair = pair_offsets[first]
     total = np.zeros(pair_offsets[last] - begin_pair, np.int64)
     for t in range(first, last):
@@ -75,7 +76,7 @@ def _sum_losses(first, last, offsets, location, x, y, pair_offsets, pair_place, 
 def _cheapest(  # type: ignore[no-untyped-def]
     first, last, offsets, location, x, y, run_offsets, run_place, slots
 ):
-    """For each run: its cheapest occurrences, as many as it has slots; ties by position."""
+    """The cheapest occurrences of each run, as many as it has slots; ties go to the first position."""
     begin_slot = slots[run_offsets[first]]
     size = slots[run_offsets[last]] - begin_slot
     position, loss = np.empty(size, np.int32), np.empty(size, np.int64)
@@ -108,7 +109,7 @@ def _cheapest(  # type: ignore[no-untyped-def]
             j = i
             while j < n and which[by_run[j]] == run:
                 j += 1
-            # the cheapest go; then back into the order of their positions
+            # mark the cheapest, then write them in the order of their positions
             price_of = np.empty(j - i, np.int64)
             for s in range(j - i):
                 price_of[s] = cost[by_run[i + s]]
@@ -128,7 +129,7 @@ def _cheapest(  # type: ignore[no-untyped-def]
 
 
 def _delete(partition: Partition, trajectory: Ids, location: Ids, count: Ids) -> Thinned:
-    """Take out the so many cheapest occurrences of each location in each trajectory."""
+    """Delete the `count` cheapest occurrences of each location in its trajectory."""
     trajectories, places = partition.trajectories, partition.places
     slots = offsets_from(count)
     parts = map_ranges(
@@ -158,19 +159,19 @@ def _delete_falling(partition: Partition, targets: PfTargets) -> Thinned:
 
 @dataclass(frozen=True)
 class DeletionCandidates:
-    """Trajectories that may have to lose a place, in order of (trajectory, location)."""
+    """Trajectories that may lose all occurrences of a place, in order of (trajectory, location)."""
 
     trajectory: Ids
     location: Ids
     pf: Ids
     loss_mm: Ints
-    """Of all occurrences together."""
+    """Total loss of all occurrences."""
 
     def take(self, chosen: Ints) -> DeletionCandidates:
         return DeletionCandidates(*(column[chosen] for column in vars(self).values()))
 
     def between(self, first: int, last: int) -> DeletionCandidates:
-        """Those of a range of trajectories, which are numbered from its first."""
+        """The candidates in a range of trajectories, which are then numbered from its first."""
         own = self.take(np.arange(*np.searchsorted(self.trajectory, [first, last])))
         return replace(own, trajectory=own.trajectory - np.int32(first))
 
@@ -183,7 +184,7 @@ def delete_globally(
     rank: the order of the trajectories' released ids, for ties.
     """
     fall, own_rank = _fall(targets), split(rank, partitions.ranges)
-    # the cheapest of all are among the cheapest of each partition
+    # the cheapest trajectories of all are among the cheapest of each partition
     each = partitions.map(find_deletion_candidates, fall, own_rank)
     found = DeletionCandidates(*joined([list(vars(part).values()) for part in each]))
     chosen = cheapest_of_each(found.location, found.loss_mm, rank[found.trajectory], fall)
@@ -191,14 +192,14 @@ def delete_globally(
 
 
 def _fall(targets: TfTargets) -> Ints:
-    """From how many trajectories each place has to go; places above the last target have none."""
+    """[place]: number of trajectories that must lose it. The array ends with the last target's place."""
     fall = np.zeros(targets.location.max(initial=-1) + 1, np.int64)
     fall[targets.location] = np.maximum(targets.tf.astype(np.int64) - targets.target, 0)
     return fall
 
 
 def find_deletion_candidates(partition: Partition, fall: Ints, rank: Ints) -> DeletionCandidates:
-    """Trajectories of a partition that may be the ones to lose a place whose TF must fall."""
+    """The cheapest trajectories of a partition for each place whose TF must fall."""
     trajectories, places, frequencies = (
         partition.trajectories, partition.places, partition.frequencies,
     )  # fmt: skip

@@ -1,8 +1,8 @@
 """Insertions: which segments take a new occurrence of a place.
 
-The loss is the distance from the place to the segment, on the trajectories as the deletions left
-them. Whoever shares an instant with a neighbour, or comes too soon after one, is known for an
-insertion: so samples go where there is time for them.
+The loss is the distance from the place to the segment, on the trajectories after the deletions. A sample at
+the same instant as its neighbour, or too soon after it, could be recognized as inserted; samples are
+therefore inserted into segments that have time for them.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from freqdp_db.search.nearest import (
 
 
 _NEARBY_MM = 500_000
-"""So much farther than the nearest segment."""
+"""How much farther than the nearest segment one with a free time step may be."""
 _ANYWHERE_MM = 1 << 62
 
 
@@ -59,7 +59,7 @@ _ANYWHERE_MM = 1 << 62
 def _find_room(  # type: ignore[no-untyped-def]
     first, last, offsets, location, at, kept, x, y, step, gap, edit_offsets, place, position, loss
 ):
-    """Where the nearest segment has no free time step left: the next one that has."""
+    """Replace segments without a free time step by the nearest one that has one: positions and losses."""
     begin = edit_offsets[first]
     position = position[begin : edit_offsets[last]].copy()
     loss = loss[begin : edit_offsets[last]].copy()
@@ -88,17 +88,17 @@ def _find_room(  # type: ignore[no-untyped-def]
 
 
 PAPER_SPREAD_MM = -1
-"""Stands for `--spread paper`: the K nearest segments, however far."""
-_FARTHER = 4
-"""So many times the spread, where segments within it have no free time step left."""
+"""Value of `--spread paper`: the K nearest segments at any distance."""
+_MAX_SPREAD_FACTOR = 4
+"""Factor by which the spread may be exceeded if segments within it have no free time step."""
 
 
 @njit(nogil=True, cache=True)
-def _spread_out(  # type: ignore[no-untyped-def]
+def _choose_segments(  # type: ignore[no-untyped-def]
     first, last, offsets, location, at, kept, x, y, step, gap, spread_mm,
     run_offsets, run_place, slots,
 ):  # fmt: skip
-    """Choose the segments for every run of each trajectory."""
+    """Choose segments for the insertions of every run (Alg. 3): positions and losses."""
     begin = slots[run_offsets[first]]
     size = slots[run_offsets[last]] - begin
     position, loss = np.empty(size, np.int32), np.empty(size, np.int64)
@@ -128,9 +128,9 @@ def _spread_out(  # type: ignore[no-untyped-def]
                 if spread_mm >= 0:
                     room[i] = min(free[i], length[i] // usual - 1)
             wanted = slots[run + 1] - slots[run]
-            # where even a usual gap has no free step, all would go into the few long ones
+            # if usual gaps have no free step, the few long ones would get all insertions
             nearby = usual < 2 * step
-            chosen = _within(cost, free, taken, spread_mm, nearby, wanted)
+            chosen = _nearest_segments(cost, free, taken, spread_mm, nearby, wanted)
             times = _share_out(chosen, cost, length, room, free, taken, wanted)
             k = slots[run] - begin
             for i in range(segments):
@@ -143,10 +143,11 @@ def _spread_out(  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _within(cost, free, taken, spread_mm, nearby, wanted):  # type: ignore[no-untyped-def]
-    """Segments in order of (loss, position): those within the spread, at least the nearest ones.
+def _nearest_segments(cost, free, taken, spread_mm, nearby, wanted):  # type: ignore[no-untyped-def]
+    """Segments in order of (loss, position): all within the spread, at least the nearest.
 
-    If these have too few free time steps, the next ones; nearby: not much farther. Paper: all.
+    More segments follow if these have too few free time steps; with `nearby`, only up to _MAX_SPREAD_FACTOR
+    times the distance. A spread below 0 means all segments.
     """
     if spread_mm < 0:
         return stable_order(cost)
@@ -162,14 +163,14 @@ def _within(cost, free, taken, spread_mm, nearby, wanted):  # type: ignore[no-un
             near += 1
             steps += max(free[i] - taken[i], 0)
     if steps >= wanted:
-        # those in question, before they are sorted: it is few of them
+        # sort only these, which are few
         order = stable_order(cost[found[:near]])
         for j in range(near):
             order[j] = found[order[j]]
         return order
     order = stable_order(cost)
     while near < len(order) and steps < wanted:
-        if nearby and cost[order[near]] > _FARTHER * reach:
+        if nearby and cost[order[near]] > _MAX_SPREAD_FACTOR * reach:
             break
         steps += max(free[order[near]] - taken[order[near]], 0)
         near += 1
@@ -178,10 +179,10 @@ def _within(cost, free, taken, spread_mm, nearby, wanted):  # type: ignore[no-un
 
 @njit(cache=True)
 def _share_out(chosen, cost, length, room, free, taken, wanted):  # type: ignore[no-untyped-def]
-    """How many samples each segment takes.
+    """Number of samples to insert into each segment.
 
-    Rounds over the chosen segments, nearest first, as long as they have room. What is left goes,
-    one by one, where samples stay farthest apart in time.
+    Rounds over the chosen segments, nearest first, as long as they have room. Remaining samples go one by
+    one into the segment where samples are farthest apart in time.
     """
     times = np.zeros(len(length), np.int64)
     left, going = wanted, True
@@ -205,9 +206,10 @@ def _share_out(chosen, cost, length, room, free, taken, wanted):  # type: ignore
 
 @njit(cache=True)
 def _crowding(i, cost, length, free, there):  # type: ignore[no-untyped-def]
-    """How crowded a segment is where so many samples are: those without a free step come last."""
+    """Sort key of a segment that has `there` inserted samples: least crowded first, without a free step
+    last."""
     full = there >= free[i]
-    # where the way takes longer than there is time, every further sample lacks as much again
+    # if the way takes longer than the time there is, each further sample adds to the shortage
     apart = length[i] // (there + 2) if length[i] > 0 else length[i] * (there + 2)
     return full, there if full else -apart, cost[i], i
 
@@ -224,7 +226,7 @@ def insert_locally(
 ) -> Partitions[Edited]:
     """Intra-trajectory: each place whose PF must grow goes to the nearest segments (Alg. 3).
 
-    key: picks the times of what is inserted.
+    key: determines the times of inserted samples.
     """
     return thinned.map(_insert_growing, split(targets, thinned.ranges), spread_mm, clock, key)
 
@@ -238,7 +240,7 @@ def _insert_growing(
     slots = offsets_from(targets.target[order].astype(np.int64) - targets.pf[order])
     left, places = thinned.partition.trajectories, thinned.partition.places
     parts = map_ranges(
-        _spread_out, left.offsets, left.offsets, left.location, left.at, thinned.position,
+        _choose_segments, left.offsets, left.offsets, left.location, left.at, thinned.position,
         places.x, places.y, clock.step_us, clock.median_gap_us, spread_mm,
         offsets_of(trajectory, len(left)), location, slots,
     )  # fmt: skip
@@ -250,7 +252,7 @@ def _insert_growing(
 
 
 class Search(Protocol):
-    """Finds the K nearest trajectories of every query, without those that it is to skip."""
+    """Finds the K nearest trajectories of every query, except those that the query skips."""
 
     def __call__(
         self, trajectories: Trajectories, locations: Locations, rank: Ints, queries: Queries
@@ -260,22 +262,22 @@ class Search(Protocol):
 def search_in_memory(
     trajectories: Trajectories, locations: Locations, rank: Ints, queries: Queries
 ) -> Nearest:
-    """Over one index of all segments."""
+    """Search one index of all segments."""
     return nearest_trajectories(index_segments(trajectories, locations, rank), queries)
 
 
 @dataclass(frozen=True)
 class InsertionCandidates:
-    """Trajectories that may take a place in."""
+    """Trajectories into which a place may be inserted."""
 
     query: Ids
-    """The place, by its number among those whose TF must grow."""
+    """Number of the place among those whose TF must grow."""
     trajectory: Ids
     position: Ids
-    """The sample of the mechanism's input that the place would follow."""
+    """The sample of the mechanism's input after which the place would be inserted."""
     loss_mm: Ints
     empty: Ids
-    """Trajectories without a sample: nothing is near them, they are the last resort."""
+    """Trajectories without samples. They are used only if there are too few others."""
 
 
 def insert_globally(
@@ -289,10 +291,10 @@ def insert_globally(
     """Inter-trajectory: one occurrence into each of the K nearest trajectories that lack the place.
 
     One search per candidate, over the segments of all trajectories. rank: the order of the
-    trajectories' released ids, for ties; key: picks the times of what is inserted.
+    trajectories' released ids, for ties. key: determines the times of inserted samples.
     """
     own_rank = split(rank, thinned.ranges)
-    # the nearest of all are among the nearest of each partition
+    # the nearest trajectories of all are among the nearest of each partition
     each = thinned.map(find_insertion_candidates, targets, own_rank, search)
     found = InsertionCandidates(*joined([list(vars(part).values()) for part in each]))
     insertions = _insert_into_nearest(found, targets, rank)
@@ -300,14 +302,14 @@ def insert_globally(
 
 
 def growth(targets: TfTargets) -> tuple[Ids, Ints]:
-    """The places whose TF must grow, and by how many trajectories."""
+    """Places whose TF must grow, and the number of trajectories that each must gain."""
     growing = np.flatnonzero(targets.target > targets.tf)
     more = (targets.target[growing] - targets.tf[growing]).astype(np.int64)
     return targets.location[growing], more
 
 
 def growing_places(left: Partition, targets: TfTargets) -> Queries:
-    """For each place whose TF must grow: so many trajectories near it that lack it."""
+    """A query for each place whose TF must grow: the K nearest trajectories that do not contain it."""
     place, more = growth(targets)
     frequencies = count_frequencies(left.trajectories, len(left.places))
     query_of = np.full(len(left.places), -1, np.int64)
@@ -328,7 +330,7 @@ def growing_places(left: Partition, targets: TfTargets) -> Queries:
 def find_insertion_candidates(
     thinned: Thinned, targets: TfTargets, rank: Ints, search: Search
 ) -> InsertionCandidates:
-    """The K nearest trajectories of a partition for each place whose TF must grow, or all there are."""
+    """The K nearest trajectories of a partition, or all, for each place whose TF must grow."""
     left = thinned.partition
     found = search(left.trajectories, left.places, rank, growing_places(left, targets))
     hit = found.position >= 0
@@ -345,7 +347,7 @@ def find_insertion_candidates(
 
 
 def _insert_into_nearest(found: InsertionCandidates, targets: TfTargets, rank: Ints) -> EditRuns:
-    """One occurrence of a place into each of its K nearest; what is lacking goes to empty ones."""
+    """Insert each place into its K nearest trajectories, and into empty ones if there are fewer."""
     places, more = growth(targets)
     near = cheapest_of_each(found.query, found.loss_mm, rank[found.trajectory], more)
     query, trajectory = found.query[near], found.trajectory[near]
@@ -365,7 +367,7 @@ def _insert_into_nearest(found: InsertionCandidates, targets: TfTargets, rank: I
 def _insert_with_room(
     thinned: Thinned, insertions: EditRuns, clock: Clock, key: np.uint64
 ) -> Edited:
-    """Put places into trajectories, one a run, in segments that have time for them."""
+    """Insert places, one for each run, into segments that have time for them."""
     left, places = thinned.partition.trajectories, thinned.partition.places
     parts = map_ranges(
         _find_room, left.offsets, left.offsets, left.location, left.at, thinned.position,

@@ -16,7 +16,7 @@ from freqdp_db.model.trajectories import Codes, Locations, Trajectories
 
 @dataclass(frozen=True)
 class Partition:
-    """The trajectories `first`, `first` + 1, ... of all; here they are numbered from 0."""
+    """A range of trajectories, from number `first` on. Within the partition they are numbered from 0."""
 
     first: int
     trajectories: Trajectories
@@ -29,9 +29,9 @@ class Partition:
 
 
 class DistributedTrajectories(Trajectories):
-    """Trajectories that workers keep. A column is brought here when it is asked for.
+    """Trajectories whose columns are kept by workers, and transferred when they are first used.
 
-    What can work on `partitions` does, and asks for none.
+    Steps that only use `partitions` never transfer them.
     """
 
     partitions: Partitions[Partition]
@@ -62,7 +62,7 @@ class DistributedTrajectories(Trajectories):
 
 
 def partitions_of(trajectories: Trajectories, places: Locations) -> Partitions[Partition]:
-    """Trajectories where they are kept: by workers in ranges, or all of them here in one."""
+    """The partitions of trajectories: those at the workers, or a single one in this process."""
     if isinstance(trajectories, DistributedTrajectories):
         return trajectories.partitions
     whole = Partition(0, trajectories, places)
@@ -70,7 +70,7 @@ def partitions_of(trajectories: Trajectories, places: Locations) -> Partitions[P
 
 
 def trajectories_in(partitions: Partitions[Partition]) -> Trajectories:
-    """All trajectories of some partitions, which stay where they are."""
+    """The trajectories of partitions. Their columns stay where they are."""
     if partitions.remote:
         lengths = np.concatenate(list(partitions.map(_column, "lengths")))
         return DistributedTrajectories(offsets_from(lengths), partitions)

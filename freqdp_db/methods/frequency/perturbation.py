@@ -39,7 +39,7 @@ def _rank(partition: Partition, tf: Ids, trajectories: int, size: int) -> Ranked
 
 
 def candidates_in(ranked: Partitions[Ranked]) -> Flags:
-    """The paper's P: places that are in anybody's signature."""
+    """The paper's P: places that are in any trajectory's signature."""
     return either(list(ranked.map(_candidates)))
 
 
@@ -103,23 +103,24 @@ def pf_mechanism(epsilon: Fraction, size: int) -> Mechanism:
 
 @dataclass(frozen=True)
 class PointLists:
-    """The point lists of some trajectories, as far as they are not a matter of chance.
+    """The point lists of some trajectories before the random picks.
 
-    A list is the signature, then the next-ranked places that are in anybody's signature, then, as
-    long as it is short of 2m, uniform picks of the other places.
+    A list has 2m places: the signature, then the next-ranked candidates, then uniform random picks of the
+    trajectory's other places. A trajectory with fewer places lists all of them.
     """
 
     listed: Ints
-    """Places that each list is to have."""
-    sure: Ints
-    """So many of them are certain."""
+    """[trajectory]: number of places of its list."""
+    certain: Ints
+    """[trajectory]: number of places that are listed for certain."""
     place: Ids
     pf: Ids
-    """Of those that are certain."""
+    """The certain places, list by list."""
     others: Ints
-    """Places that the rest is picked from; 0 where no rest is missing."""
+    """[trajectory]: number of places to pick the rest from; 0 if the list is complete."""
     other_place: Ids
     other_pf: Ids
+    """These places, list by list."""
 
 
 def _split(
@@ -132,25 +133,25 @@ def _split(
     candidates: Flags,
     size: int,
 ) -> tuple[Ints | Ids, ...]:
-    """The columns of `PointLists`, of a range of trajectories."""
+    """The columns of `PointLists` for a range of trajectories."""
     own = offsets[first : last + 1] - offsets[first]
     owner = owners(own)
     ranked = order[offsets[first] : offsets[last]]
     place, pf = place[ranked], pf[ranked]
-    certain = (within(own) < size) | candidates[place]
-    before = offsets_from(certain)  # how many certain ones come before an entry, of this range
+    eligible = (within(own) < size) | candidates[place]
+    before = offsets_from(eligible)  # number of eligible places before each entry of the range
     nth = before[:-1] - before[own[:-1]][owner]
     listed = np.minimum(np.diff(own), 2 * size)
-    sure = np.minimum(np.diff(before[own]), 2 * size)
-    kept = certain & (nth < 2 * size)
-    # more candidates than fit leave nothing to pick
-    other = ~certain & (listed > sure)[owner]
+    certain = np.minimum(np.diff(before[own]), 2 * size)
+    kept = eligible & (nth < 2 * size)
+    # a list that candidates fill needs no picks
+    other = ~eligible & (listed > certain)[owner]
     others = np.bincount(owner[other], minlength=last - first)
-    return listed, sure, place[kept], pf[kept], others, place[other], pf[other]
+    return listed, certain, place[kept], pf[kept], others, place[other], pf[other]
 
 
 def lists_of(ranked: Ranked, candidates: Flags) -> PointLists:
-    """The point lists of these trajectories; candidates: those of all."""
+    """The point lists of a partition. candidates: those of all trajectories."""
     frequencies, signatures = ranked.frequencies, ranked.signatures
     parts = map_ranges(
         _split, frequencies.offsets, frequencies.offsets, signatures.order, frequencies.location,
@@ -160,14 +161,14 @@ def lists_of(ranked: Ranked, candidates: Flags) -> PointLists:
 
 
 def _fill(lists: PointLists, source: RandomSource) -> tuple[Ints, Ids, Ids]:
-    """Pick what the lists lack: how many places each has, the places and their PF."""
+    """Pick the missing places at random; returns the length of each list, the places, and their PF."""
     offsets = offsets_from(lists.others)
     owner = owners(offsets)
-    # those with the smallest of random keys, as many as are missing
+    # the places with the smallest random keys, as many as are missing
     by_key = np.lexsort((source.uniform_words(len(owner)), owner))
-    picked = by_key[within(offsets) < (lists.listed - lists.sure)[owner]]
+    picked = by_key[within(offsets) < (lists.listed - lists.certain)[owner]]
     order = np.argsort(
-        np.concatenate([owners(offsets_from(lists.sure)), owner[picked]]), kind="stable"
+        np.concatenate([owners(offsets_from(lists.certain)), owner[picked]]), kind="stable"
     )
     place = np.concatenate([lists.place, lists.other_place[picked]])[order]
     pf = np.concatenate([lists.pf, lists.other_pf[picked]])[order]
@@ -230,7 +231,7 @@ def _draw(
     target = np.zeros(len(pf), np.int64)
     noise = source.discrete_laplace(scale_for(1, epsilon), int(first.sum()))
     target[first] = np.maximum(0, noise)
-    # A trajectory with points in stage 2 has all m of stage 1: m times mu is this sum.
+    # a trajectory with points in stage 2 has m points in stage 1, so that this sum is m times mu
     change = np.zeros(trajectories, np.int64)
     np.add.at(change, trajectory[first], target[first] - pf[first])
     second = ~first

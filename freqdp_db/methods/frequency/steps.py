@@ -114,7 +114,8 @@ class EditingStep(Step[Options, Drawn, EditLog]):
 
 
 def _frequencies(state: WorkingSet, targets: Targets) -> Ints:
-    """TF of each location of the targets (-1: there is no such location), or PF (0: it is absent)."""
+    """Current TF of each target's location (-1: no such location), or current PF (0: not in the
+    trajectory)."""
     if isinstance(targets, TfTargets):
         tf = state.tf
         known = (targets.location >= 0) & (targets.location < len(tf))
@@ -141,7 +142,7 @@ def _falling(partition: Partition) -> int:
 
 
 def _replay(partition: Partition, edits: Edits, clock: Clock, key: np.uint64) -> Partition:
-    """The partition after edits that were stored; raises VerificationFailed if they cannot be."""
+    """The partition after stored edits; raises VerificationFailed if they are impossible."""
     from freqdp_db.methods.frequency.applying import apply_edits, require_possible
 
     own = edits.shifted(-partition.first)
@@ -150,15 +151,15 @@ def _replay(partition: Partition, edits: Edits, clock: Clock, key: np.uint64) ->
 
 
 def key_of(drawn: Columns) -> np.uint64:
-    """Picks the times of inserted samples: nobody knows it who does not know all that was drawn."""
-    told = hashlib.blake2b(digest_size=8)
+    """Key of the times of inserted samples. Only those who know the whole draw can compute it."""
+    hashed = hashlib.blake2b(digest_size=8)
     for field in fields(drawn):
-        told.update(getattr(drawn, field.name).astype("<i8").tobytes())
-    return np.uint64(int.from_bytes(told.digest(), "little"))
+        hashed.update(getattr(drawn, field.name).astype("<i8").tobytes())
+    return np.uint64(int.from_bytes(hashed.digest(), "little"))
 
 
-def finished(state: WorkingSet, edited: Partitions[Edited]) -> tuple[EditLog, WorkingSet]:
-    """What a step did, and the state after it."""
+def result_of(state: WorkingSet, edited: Partitions[Edited]) -> tuple[EditLog, WorkingSet]:
+    """The log of a step and the state after it."""
     from freqdp_db.methods.frequency.partition import trajectories_in
 
     after = trajectories_in(edited.map(_after))
@@ -194,13 +195,13 @@ def edit_locally(
     from freqdp_db.methods.frequency.insertion import insert_locally
 
     thinned = delete_locally(state.partitions, targets)
-    return finished(
+    return result_of(
         state, insert_locally(thinned, targets, spread_mm, world.clock, key_of(targets))
     )
 
 
 def _user_costs(what: str, per_user: NDArray[Any], epsilon: Decimal) -> dict[str, float]:
-    """What a whole user costs: epsilon for each unit that is the user's."""
+    """What whole users cost: epsilon times the number of units of each user."""
     mean, most = float(per_user.sum() / max(len(per_user), 1)), int(per_user.max(initial=0))
     return {
         f"{what}_per_user_mean": mean,
@@ -252,7 +253,7 @@ class GlobalStep(EditingStep[GlobalOptions, TfTargets]):
         search = world.search or search_in_memory
         thinned = delete_globally(state.partitions, drawn, state.rank)
         edited = insert_globally(thinned, drawn, state.rank, world.clock, key_of(drawn), search)
-        return finished(state, edited)
+        return result_of(state, edited)
 
     def user_level(
         self, state: WorkingSet, drawn: TfTargets, options: GlobalOptions
@@ -264,7 +265,7 @@ class GlobalStep(EditingStep[GlobalOptions, TfTargets]):
 
 
 def _visits(partition: Partition, chosen: Flags) -> Ints:
-    """How many of the chosen places each trajectory visits."""
+    """Number of chosen places that each trajectory visits."""
     frequencies = partition.frequencies
     visitor = owners(frequencies.offsets)[chosen[frequencies.location]]
     return np.bincount(visitor, minlength=len(partition.trajectories))
@@ -275,6 +276,7 @@ def _visits(partition: Partition, chosen: Flags) -> Ints:
 
 _MANY_INSERTIONS = 10_000_000
 _INSERTIONS_PER_SAMPLE = 50
+"""Requests that would insert more than _MANY_INSERTIONS plus this many per sample are refused."""
 
 
 @dataclass(frozen=True)
@@ -316,7 +318,7 @@ class LocalStep(EditingStep[LocalOptions, PfTargets]):
         )
 
         ranked = rank_signatures(state, world.tf_of(state), options.signature)
-        # one partition after the other: what is picked from is never here all at once
+        # partitions are read one by one, so that only one list of candidates is in memory
         lists = ranked.map(lists_of, candidates_in(ranked))
         return perturb_lists(lists, options.signature, Fraction(options.epsilon_local), source)
 
@@ -378,7 +380,7 @@ PAPER = (
 
 
 def _artefact(mechanism: Mechanism, epsilon: Decimal) -> dict[str, Any]:
-    """What one mechanism guarantees for its vector: all of the epsilon that it was given."""
+    """The claim of one mechanism for its vector, at the epsilon that it was given."""
     number = plain(epsilon)
     return {
         "unit": mechanism.unit,
@@ -391,7 +393,10 @@ def _artefact(mechanism: Mechanism, epsilon: Decimal) -> dict[str, Any]:
 
 
 def frequency_guarantee(*, global_held: bool = False) -> Declare:
-    """`global_held`: the local step reads the global one's output, which has to be held fixed."""
+    """The guarantee of the paper's methods.
+
+    global_held: the local step reads the output of the global step, which the claim has to hold fixed.
+    """
 
     def declare(values: Mapping[str, Any], protected: ProtectedUnit) -> Guarantee:
         from freqdp_db.methods.frequency.perturbation import pf_mechanism, tf_mechanism

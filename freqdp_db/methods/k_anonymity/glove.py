@@ -1,9 +1,9 @@
-"""`glove`: groups of objects that are released as one trajectory of areas.
+"""`glove`: groups of at least k objects that are released as one trajectory of areas.
 
-Samples are boxes of whole cells of space and whole minutes, trajectories are rows of boxes. Bounds are
-whole numbers of cells (100 m) and minutes, so that what boxes cost each other is whole too, and no
-rounding decides which is the cheapest. Released bounds are then rounded outward, and do not tell where
-in its cell anybody was.
+A sample is a box: a cell of 100 m and a minute. A trajectory is a row of boxes. All bounds are whole
+numbers of cells and minutes, so that costs are whole numbers, too, and rounding never decides which pair
+is the cheapest. Released areas are therefore at least a cell wide and do not reveal positions within a
+cell.
 """
 
 from __future__ import annotations
@@ -40,20 +40,21 @@ LARGEST_K = 100
 CELL_M = 100.0
 MINUTE_US = 60_000_000
 SIDES = X_LOW, X_HIGH, Y_LOW, Y_HIGH, T_LOW, T_HIGH = range(6)
-"""Rows of a table of boxes; the high bounds are not in the box."""
+"""Rows of a table of boxes. The high bounds are exclusive."""
 _LARGEST_SUM = 1 << 31
+"""Costs are computed with 32 bits."""
 
 
 @dataclass(frozen=True)
 class Origin:
-    """What the bounds are counted from: keeps the numbers small."""
+    """Cell and minute from which bounds are counted, to keep the numbers small."""
 
     x: int
     y: int
     minute: int
 
     def areas(self, bounds: Ids) -> tuple[Ints, Areas]:
-        """Begins, and where and until when, in metres and microseconds."""
+        """Begins (microseconds), and areas with their ends."""
         begin, until = (
             (bounds[side].astype(np.int64) + self.minute) * MINUTE_US for side in (T_LOW, T_HIGH)
         )
@@ -64,11 +65,12 @@ class Origin:
 
 @dataclass(frozen=True)
 class Boxes:
-    """Rows of boxes, each in order of time; what a row has twice is in it once."""
+    """Rows of distinct boxes, each in order of time."""
 
     offsets: Ints
+    """Row r has the boxes offsets[r] to offsets[r + 1] - 1."""
     bounds: Ids
-    """By side, then by box."""
+    """[side, box]."""
     origin: Origin
 
     def __len__(self) -> int:
@@ -80,7 +82,7 @@ class Boxes:
 
 
 def first_boxes(trajectories: Trajectories, places: Locations, largest: int) -> Boxes:
-    """The cell and minute of every sample. `largest`: the most objects that a row may come to."""
+    """The cell and minute of every sample. largest: largest number of objects that a row may get."""
     x = np.floor(places.x / CELL_M).astype(np.int64)[trajectories.location]
     y = np.floor(places.y / CELL_M).astype(np.int64)[trajectories.location]
     minute = trajectories.at // MINUTE_US
@@ -98,10 +100,11 @@ def first_boxes(trajectories: Trajectories, places: Locations, largest: int) -> 
 
 
 def _require_room(x: Ints, y: Ints, minute: Ints, largest: int) -> None:
-    """The weighted growth of any box to any other must be exact in 32 bits."""
+    """Refuse data in which the weighted growth of a box to another could exceed 32 bits; raises
+    BadInput."""
     if not len(x):
         return
-    # klt lets boxes grow beyond all samples: twice as far leaves room
+    # klt lets boxes grow beyond all samples, for which the factor 2 leaves room
     widest = max(2 * int(x.max() + y.max() + 4), int(minute.max()) + 2)
     if 4 * largest * widest >= _LARGEST_SUM:
         raise BadInput(
@@ -129,7 +132,8 @@ class GloveOptions:
 
     @property
     def cutting(self) -> CutOptions | None:
-        """How trips are cut first: as `cut` does, but at any place, since nobody is alone there."""
+        """How trips are cut into pieces: as `cut` does, but with ends at any place. None: they are not
+        cut."""
         if self.pieces is None:
             return None
         return CutOptions(
@@ -151,7 +155,7 @@ class GloveOptions:
 
 
 def require_enough(k: int, objects: int) -> None:
-    """Refuse to make more objects alike than there are; a window may have none."""
+    """Refuse a k above the number of objects; raises BadInput. A window without objects is accepted."""
     if objects and k > objects:
         raise BadInput(
             f"[[k]] {k} is more than the {objects:,} objects that there are",
@@ -161,10 +165,10 @@ def require_enough(k: int, objects: int) -> None:
 
 @dataclass(frozen=True)
 class GloveDraw:
-    """Nothing is random but ids, where pieces need some of their own."""
+    """Grouping is deterministic; only the ids of pieces are random."""
 
     key: Ints
-    """A fresh id for every piece; none where whole trajectories are grouped."""
+    """A fresh id for every piece; empty if whole trajectories are grouped."""
 
     def __len__(self) -> int:
         return len(self.key)
@@ -172,21 +176,21 @@ class GloveDraw:
 
 @dataclass(frozen=True)
 class GloveLog:
-    """What was made alike, and the merges: nothing has to be searched again."""
+    """The runs of samples and their merges, so that a replay need not search."""
 
     first: Ints
     last: Ints
-    """Runs of samples of the step's input."""
+    """First and last sample of each run, in the step's input."""
     merged_first: Ints
     merged_second: Ints
-    """Numbers of runs, or of earlier merges, which count on from the runs."""
+    """The rows that each merge joined; runs are numbered first, then merges."""
 
     def __len__(self) -> int:
         return len(self.merged_first)
 
 
 class GloveStep(Step[Any, GloveDraw, Any]):
-    """`glove`; `klt` does the same with areas that grow."""
+    """`glove`, and the base of `klt`, which lets areas grow."""
 
     name = "glove"
     words = "objects that become one trajectory of areas"
@@ -201,12 +205,12 @@ class GloveStep(Step[Any, GloveDraw, Any]):
     }
 
     def shaping(self, world: StepContext, origin: Origin, options: Any) -> Shaping | None:
-        """What is done to a merged row before it goes on."""
+        """The function that changes merged rows; None: they stay as they are."""
         return None
 
-    def log(self, world: StepContext, made: GloveLog) -> GloveLog:
-        """What is kept besides runs of samples and merges."""
-        return made
+    def log(self, world: StepContext, merges: GloveLog) -> GloveLog:
+        """The log of the step, given that of the merges."""
+        return merges
 
     def draw(
         self, world: StepContext, state: WorkingSet, options: Any, source: RandomSource
@@ -253,7 +257,7 @@ class GloveStep(Step[Any, GloveDraw, Any]):
         require_enough(options.k, objects)
 
     def counts(self, done: CompletedStep[Any, GloveDraw, Any]) -> Counts:
-        """How many groups, how large, and how coarse their areas are."""
+        """Number and size of groups, and size of their areas."""
         after = done.after
         assert after.members is not None and after.areas is not None
         areas = after.areas
@@ -282,7 +286,7 @@ class GloveStep(Step[Any, GloveDraw, Any]):
 
 
 def _keys(state: WorkingSet, drawn: GloveDraw, logged: GloveLog) -> Ints:
-    """The released id of each run: of several that become one, the smallest is taken."""
+    """The id of each run. A group is released under the smallest id of its runs."""
     if len(drawn):
         return drawn.key
     return state.key[state.trajectories.owner[logged.first]]
@@ -292,11 +296,11 @@ def _keys(state: WorkingSet, drawn: GloveDraw, logged: GloveLog) -> Ints:
 
 
 SEVERAL = -1
-"""The owner of a sample that is several objects'."""
+"""Owner of a sample that belongs to several objects."""
 
 
 def _too_wide(bounds: Ids, widest: Meet | None) -> Flags:
-    """Boxes that are left out."""
+    """Which boxes exceed the widest area or the longest interval, and are left out."""
     if widest is None:
         return np.zeros(bounds.shape[1], np.bool_)
     x, y, t = (bounds[side + 1] - bounds[side].astype(np.int64) for side in (0, 2, 4))
@@ -307,9 +311,9 @@ def _too_wide(bounds: Ids, widest: Meet | None) -> Flags:
 def _state_of_groups(
     groups: list[Group], origin: Origin, widest: Meet | None, objects: int
 ) -> WorkingSet:
-    """Groups in order of their released ids, so that their order says nothing else.
+    """The released trajectories of groups, in the order of their ids.
 
-    objects: how many there are, in groups or not.
+    objects: number of all objects, in groups or not.
     """
     groups = sorted(groups, key=lambda group: group.key)
     kept = [group.bounds[:, ~_too_wide(group.bounds, widest)] for group in groups]
@@ -332,7 +336,7 @@ def _state_of_groups(
 
 
 def _part_of(members: list[Ids], objects: int) -> Ids | None:
-    """The group of each object; None: pieces of some are in several."""
+    """The group of each object, or -1. None: an object is in several groups."""
     found = np.full(objects, -1, np.int32)
     for number, group in enumerate(members):
         if (found[group] >= 0).any():
@@ -341,11 +345,11 @@ def _part_of(members: list[Ids], objects: int) -> Ids | None:
     return found
 
 
-# --- What `glove` promises, counted in its input: no kernel of the method takes part ---
+# --- Checks, on the input of the step: they use no kernel of the method ---
 
 
 def _groups_of(rows: int, first: Ints, second: Ints) -> Ints:
-    """The group of each row, named by its last merge; what was never merged is alone."""
+    """The group of each row, named by its last merge, or by the row itself if it was never merged."""
     made = rows + np.arange(len(first))
     if not ((first < made) & (second < made) & (first >= 0) & (second >= 0)).all():
         raise VerificationFailed("the log merges rows before they are there")
@@ -354,7 +358,7 @@ def _groups_of(rows: int, first: Ints, second: Ints) -> Ints:
     if len(np.unique(both)) != len(both):
         raise VerificationFailed("the log merges a row twice")
     into[first], into[second] = made, made
-    # each leads to a later one: follow until nothing changes
+    # pointer jumping: each leads to a later row
     while True:
         further = into[into]
         if np.array_equal(further, into):
@@ -365,7 +369,7 @@ def _groups_of(rows: int, first: Ints, second: Ints) -> Ints:
 def _check_groups(
     before: WorkingSet, logged: GloveLog, keys: Ints, after: WorkingSet, options: GloveOptions
 ) -> dict[str, int]:
-    """`keys`: the id that each run had.
+    """Check the released groups. keys: the id of each run.
 
     Raises:
         VerificationFailed: a trajectory of too few objects, an area over the widest, a sample that
@@ -443,7 +447,7 @@ def _require_disjoint(after: WorkingSet) -> None:
 
 
 def _inside(before: WorkingSet, samples: Ints, of: Ints, after: WorkingSet) -> tuple[Flags, Flags]:
-    """Whether each sample's trajectory has an area at the sample's time, and whether it lies in it."""
+    """Whether the trajectory of each sample has an area at its time, and whether the sample lies in it."""
     old, new, areas = before.trajectories, after.trajectories, after.areas
     assert areas is not None
     if not new.samples or not len(samples):
@@ -461,7 +465,7 @@ def _inside(before: WorkingSet, samples: Ints, of: Ints, after: WorkingSet) -> t
     return there, inside
 
 
-# --- What it guarantees, and what it does not ---
+# --- The guarantee ---
 
 ASSUMED_PUBLIC = ["the parameters of the release"]
 _NOT_DP = (

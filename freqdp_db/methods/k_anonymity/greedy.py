@@ -1,21 +1,20 @@
-"""The cheapest pair of rows merges, again and again; whoever has k objects leaves.
+"""Greedy grouping of rows of boxes (GLOVE): the pair with the least stretch is merged until all have k
+objects.
 
-Exact: the order of merges is that of a search through all pairs. Each row answers for the pairs
-with rows that are older than it, and knows its cheapest few partners among them. When all of them
-have left, what the last one cost stays a lower bound, so others are looked for only when that bound
-is the least of all.
+The order of merges is exactly that of a search through all pairs. Each row keeps its few cheapest partners
+among the rows with lower numbers. When all of these are gone, the cost of the last one remains a lower
+bound, so the row searches again only when this bound is the least of all.
 
-What it costs to make two rows of boxes alike: GLOVE's stretch, exactly, and no further than asked.
+The *stretch* of two boxes is the growth by which each covers the other, weighted by the numbers of their
+objects. Space counts up to 20 km and time up to 8 h, each with weight one half. The stretch of two rows is
+the mean, over the boxes of the longer row, of the least stretch to a box of the shorter row. In cells and
+minutes, with N objects in both rows, a box costs the whole number
 
-Two boxes cost what each must grow by to cover the other, weighted by how many objects are in each:
-metres up to 20 km and time up to 8 h, half each. A row costs another the mean, over the boxes of
-the longer, of the cheapest in the shorter. In cells and minutes, with N objects in both, a box costs
+    12 min(S, 200 N) + 5 min(T, 480 N)      in units of 1 / (4800 N)
 
-    12 min(S, 200 N) + 5 min(T, 480 N)      in parts of 4800 N
-
-which is a whole number. Rows are looked through in chunks of consecutive boxes. The extremes of a
-chunk's bounds say how little any box of one chunk can cost any of another: most are never compared,
-and a pair whose least possible cost is too much is given up before its end.
+Rows are searched in chunks of consecutive boxes. The extremes of the bounds in two chunks give a lower
+bound of the cost between any of their boxes. With it most boxes are never compared, and a pair of rows is
+given up as soon as it is certain to cost too much.
 """
 
 from __future__ import annotations
@@ -38,21 +37,22 @@ from freqdp_db.model.trajectories import Trajectories
 from freqdp_db.progress import ProgressCallback, as_shares, ignore_progress
 
 CHUNK = 16
-FAR = 1e30
-"""More than anything costs."""
-FEW = 4
-"""So many partners of a row are known at once: most of them leave before it is its turn."""
+"""Boxes in a chunk."""
+INFINITE_STRETCH = 1e30
+"""Stretch of a pair that was given up."""
+PARTNERS = 4
+"""Cheapest partners that are kept for a row. Most rows need no second search."""
 SPACE_WEIGHT, TIME_WEIGHT = 12, 5
-MOST_CELLS, MOST_MINUTES = 200, 480
-WHOLE = 4800.0
-"""What a box costs at most, for each object of both rows."""
-_MOST = 1 << 30
+MAX_CELLS, MAX_MINUTES = 200, 480
+COST_PER_OBJECT = 4800.0
+"""Largest cost of a box, for each object of both rows."""
+_INFINITE_COST_32 = 1 << 30
 _short = np.int32
 
 
 @njit(nogil=True, cache=True)
 def fill_chunks(bounds, boxes, extremes, at):  # type: ignore[no-untyped-def]
-    """Write a row's boxes into chunks, the last filled up with its last box, and their extremes."""
+    """Write the boxes of a row into chunks, padded with its last box, and the extremes of their bounds."""
     count = bounds.shape[1]
     for chunk in range((count + CHUNK - 1) // CHUNK):
         for side in range(6):
@@ -66,8 +66,8 @@ def fill_chunks(bounds, boxes, extremes, at):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _apart(one, other, axis, n_one, n_other):  # type: ignore[no-untyped-def]
-    """The least weighted growth along an axis of any box of one chunk and any of another."""
+def _least_growth(one, other, axis, n_one, n_other):  # type: ignore[no-untyped-def]
+    """Lower bound of the weighted growth along an axis, for any boxes of two chunks."""
     low, high = 4 * axis, 4 * axis + 2
     grown = n_one * (max(one[low] - other[low + 1], 0) + max(other[high] - one[high + 1], 0))
     return grown + n_other * (
@@ -76,27 +76,29 @@ def _apart(one, other, axis, n_one, n_other):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _least(one, other, n_one, n_other, most_space, most_time):  # type: ignore[no-untyped-def]
-    """The least cost of any box of one chunk and any of another."""
-    space = _apart(one, other, 0, n_one, n_other) + _apart(one, other, 1, n_one, n_other)
-    time = _apart(one, other, 2, n_one, n_other)
+def _least_cost(one, other, n_one, n_other, most_space, most_time):  # type: ignore[no-untyped-def]
+    """Lower bound of the cost of any boxes of two chunks."""
+    space = _least_growth(one, other, 0, n_one, n_other) + _least_growth(
+        one, other, 1, n_one, n_other
+    )
+    time = _least_growth(one, other, 2, n_one, n_other)
     return SPACE_WEIGHT * min(space, most_space) + TIME_WEIGHT * min(time, most_time)
 
 
 @njit(nogil=True, cache=True)
-def _at_least(one, other, way, n_one, n_other):  # type: ignore[no-untyped-def]
-    """The least growth in time for that chunk and any further one: the begins of a row ascend."""
+def _least_growth_beyond(one, other, way, n_one, n_other):  # type: ignore[no-untyped-def]
+    """Lower bound of the growth in time for a chunk and all chunks beyond it, as begins of boxes ascend."""
     if way == 0:
         return n_other * max(other[8] - one[9], 0)
     return n_one * max(one[8] - other[9], 0)
 
 
 @njit(nogil=True, cache=True)
-def _cheapest(chunk, x0, x1, y0, y1, t0, t1, n_one, n_other, most_space, most_time, least):  # type: ignore[no-untyped-def]
-    """The least cost of a box and any of a chunk. Written so that it is computed side by side.
+def _cheapest_in_chunk(chunk, x0, x1, y0, y1, t0, t1, n_one, n_other, most_space, most_time, least):  # type: ignore[no-untyped-def]
+    """The least cost of a box and any box of a chunk, without branches, so that it is vectorized.
 
-    n max(d, 0) + m max(-d, 0) summed over both bounds of an axis is n |d| + n |e| where d and e
-    differ in sign, which is corrected by what is left: weights are halved sum and difference.
+    With d and e the differences of the low and high bounds, the growth n max(d, 0) + m max(-d, 0) + m
+    max(e, 0) + n max(-e, 0) is computed as half of (n + m) (|d| + |e|) + (n - m) (d - e).
     """
     both, more = _short(n_one + n_other), _short(n_one - n_other)
     for j in range(CHUNK):
@@ -118,40 +120,44 @@ def _cheapest(chunk, x0, x1, y0, y1, t0, t1, n_one, n_other, most_space, most_ti
 
 @njit(nogil=True, cache=True)
 def stretch(boxes, extremes, at, length, size, a, b, limit, low, middle, likely, near):  # type: ignore[no-untyped-def]
-    """The cost of rows a and b, or FAR as soon as it is sure to be at least `limit`.
+    """The stretch of rows a and b, or INFINITE_STRETCH as soon as it is certain to be at least `limit`.
 
-    low, middle, likely: as many as a row has chunks; near: CHUNK. They are overwritten.
+    low, middle, likely: work arrays with an entry for each chunk of a row. near: work array of length
+    CHUNK.
     """
     if length[a] < length[b] or (length[a] == length[b] and b < a):
         a, b = b, a
     n_a, n_b = size[a], size[b]
-    most_space, most_time = MOST_CELLS * (n_a + n_b), MOST_MINUTES * (n_a + n_b)
-    scale = float(length[a]) * float(n_a + n_b) * WHOLE
+    most_space, most_time = MAX_CELLS * (n_a + n_b), MAX_MINUTES * (n_a + n_b)
+    scale = float(length[a]) * float(n_a + n_b) * COST_PER_OBJECT
     count = (length[a] + CHUNK - 1) // CHUNK
     first_b, end_b = at[b], at[b] + (length[b] + CHUNK - 1) // CHUNK
     total = 0
-    # the least that it can cost, chunk by chunk
+    # lower bounds, chunk by chunk
     nearest = first_b
     for c in range(count):
         one = extremes[at[a] + c]
         while nearest + 1 < end_b and extremes[nearest + 1, 8] <= one[8]:
             nearest += 1
-        best, where = _MOST, nearest
+        best, where = _INFINITE_COST_32, nearest
         for way in range(2):
             j = nearest if way == 0 else nearest - 1
             while first_b <= j < end_b:
                 other = extremes[j]
-                if TIME_WEIGHT * min(_at_least(one, other, way, n_a, n_b), most_time) >= best:
+                if (
+                    TIME_WEIGHT * min(_least_growth_beyond(one, other, way, n_a, n_b), most_time)
+                    >= best
+                ):
                     break
-                cost = _least(one, other, n_a, n_b, most_space, most_time)
+                cost = _least_cost(one, other, n_a, n_b, most_space, most_time)
                 if cost < best:
                     best, where = cost, j
                 j += 1 if way == 0 else -1
         low[c], middle[c], likely[c] = best * min(CHUNK, length[a] - c * CHUNK), nearest, where
         total += low[c]
         if total / scale >= limit:
-            return FAR
-    # what it does cost
+            return INFINITE_STRETCH
+    # exact costs, chunk by chunk
     for c in range(count):
         here = min(CHUNK, length[a] - c * CHUNK)
         total -= low[c]
@@ -159,28 +165,32 @@ def stretch(boxes, extremes, at, length, size, a, b, limit, low, middle, likely,
             boxes, extremes, at[a] + c, here, first_b, end_b, middle[c], likely[c], n_a, n_b, near
         )
         if total / scale >= limit:
-            return FAR
+            return INFINITE_STRETCH
     return total / scale
 
 
 @njit(nogil=True, cache=True)
 def _chunk_cost(boxes, extremes, chunk, here, first_b, end_b, middle, likely, n_a, n_b, near):  # type: ignore[no-untyped-def]
-    """What the boxes of a chunk cost a row: the likeliest of its chunks first, then outward in time."""
-    most_space, most_time = MOST_CELLS * (n_a + n_b), MOST_MINUTES * (n_a + n_b)
+    """Cost of the boxes of a chunk to a row. Its most promising chunk comes first, then others outward in
+    time."""
+    most_space, most_time = MAX_CELLS * (n_a + n_b), MAX_MINUTES * (n_a + n_b)
     one = extremes[chunk]
     for i in range(here):
-        near[i] = _MOST
-    worst = _compare(boxes, chunk, here, likely, -1, n_a, n_b, near)
+        near[i] = _INFINITE_COST_32
+    worst = _compare_chunk(boxes, chunk, here, likely, -1, n_a, n_b, near)
     for way in range(2):
         j = middle if way == 0 else middle - 1
         while first_b <= j < end_b:
             other = extremes[j]
-            if TIME_WEIGHT * min(_at_least(one, other, way, n_a, n_b), most_time) >= worst:
+            if (
+                TIME_WEIGHT * min(_least_growth_beyond(one, other, way, n_a, n_b), most_time)
+                >= worst
+            ):
                 break
             if j != likely:
-                least = _least(one, other, n_a, n_b, most_space, most_time)
+                least = _least_cost(one, other, n_a, n_b, most_space, most_time)
                 if least < worst:
-                    worst = _compare(boxes, chunk, here, j, least, n_a, n_b, near)
+                    worst = _compare_chunk(boxes, chunk, here, j, least, n_a, n_b, near)
             j += 1 if way == 0 else -1
     total = 0
     for i in range(here):
@@ -189,14 +199,14 @@ def _chunk_cost(boxes, extremes, chunk, here, first_b, end_b, middle, likely, n_
 
 
 @njit(nogil=True, cache=True)
-def _compare(boxes, chunk, here, other, least, n_a, n_b, near):  # type: ignore[no-untyped-def]
-    """Lower `near` by what the boxes of another chunk cost; returns the largest of it."""
+def _compare_chunk(boxes, chunk, here, other, least, n_a, n_b, near):  # type: ignore[no-untyped-def]
+    """Lower the least costs `near` by the boxes of another chunk; returns the largest of them."""
     one, others = boxes[chunk], boxes[other]
-    most_space, most_time = _short(MOST_CELLS * (n_a + n_b)), _short(MOST_MINUTES * (n_a + n_b))
+    most_space, most_time = _short(MAX_CELLS * (n_a + n_b)), _short(MAX_MINUTES * (n_a + n_b))
     worst = 0
     for i in range(here):
         if near[i] > least:
-            near[i] = _cheapest(
+            near[i] = _cheapest_in_chunk(
                 others, one[0, i], one[1, i], one[2, i], one[3, i], one[4, i], one[5, i],
                 _short(n_a), _short(n_b), most_space, most_time, near[i],
             )  # fmt: skip
@@ -205,9 +215,9 @@ def _compare(boxes, chunk, here, other, least, n_a, n_b, near):  # type: ignore[
 
 
 @njit(nogil=True, cache=True)
-def _search(row, others, cost, partner, longest, boxes, extremes, at, length, size):  # type: ignore[no-untyped-def]
-    """Fill in the cheapest of some for a row, in order; of equal ones the first of `others`."""
-    cost[:], partner[:] = FAR, -1
+def _search_partners(row, others, cost, partner, longest, boxes, extremes, at, length, size):  # type: ignore[no-untyped-def]
+    """Fill in the cheapest partners of a row among `others`, ascending; the first of equal ones."""
+    cost[:], partner[:] = INFINITE_STRETCH, -1
     low, near = np.empty(longest, np.int64), np.empty(CHUNK, np.int32)
     middle, likely = np.empty(longest, np.int64), np.empty(longest, np.int64)
     last = len(cost) - 1
@@ -225,12 +235,12 @@ def _search(row, others, cost, partner, longest, boxes, extremes, at, length, si
 
 @njit(nogil=True, cache=True)
 def nearest_before(first, last, longest, boxes, extremes, at, length, size):  # type: ignore[no-untyped-def]
-    """For each row of the range, the cheapest few of those before it, and what they cost."""
-    cost, partner = np.empty((last - first, FEW)), np.empty((last - first, FEW), np.int64)
+    """For each row of the range, the cheapest partners among the rows before it: costs and rows."""
+    cost, partner = np.empty((last - first, PARTNERS)), np.empty((last - first, PARTNERS), np.int64)
     others = np.arange(last)
     for row in range(first, last):
         i = row - first
-        _search(
+        _search_partners(
             row, others[:row], cost[i], partner[i], longest, boxes, extremes, at, length, size
         )  # fmt: skip
     return cost, partner
@@ -238,51 +248,52 @@ def nearest_before(first, last, longest, boxes, extremes, at, length, size):  # 
 
 @njit(nogil=True, cache=True)
 def nearest_among(first, last, row, others, longest, boxes, extremes, at, length, size):  # type: ignore[no-untyped-def]
-    """The cheapest few for a row among some, which ascend."""
-    cost, partner = np.empty(FEW), np.empty(FEW, np.int64)
+    """The cheapest partners of a row among others[first:last], which ascend: costs and rows."""
+    cost, partner = np.empty(PARTNERS), np.empty(PARTNERS, np.int64)
     some = others[first:last]
-    _search(row, some, cost, partner, longest, boxes, extremes, at, length, size)
+    _search_partners(row, some, cost, partner, longest, boxes, extremes, at, length, size)
     return cost, partner
 
 
-# --- Two rows of boxes made one that covers both ---
+# --- Merging two rows into one that covers both ---
 
 
-_DEAREST = 1 << 62
+_INFINITE_COST = 1 << 62
 
 
 def merge_rows(a: Ids, b: Ids, size_a: int, size_b: int) -> Ids:
-    """The row that covers rows a and b, of so many objects; of equally long ones the first is longer."""
-    # parts of larger arrays are laid out otherwise: the kernels would be compiled for each
+    """The row that covers rows a and b. sizes: their numbers of objects. Of equally long rows, a is the
+    longer."""
+    # views have another memory layout, for which the kernels would be compiled again
     a, b = np.ascontiguousarray(a), np.ascontiguousarray(b)
     longer, shorter, n, m = (a, b, size_a, size_b)
     if a.shape[1] < b.shape[1]:
         longer, shorter, n, m = b, a, size_b, size_a
     partner = _cheapest_partners(longer, shorter, n, m)
-    merged: Ids = _cut_apart(_unite(longer, shorter, partner, n, m))
+    merged: Ids = _make_disjoint(_unite(longer, shorter, partner, n, m))
     return merged
 
 
 @njit(nogil=True, cache=True)
 def _cost(one, i, other, j, n, m):  # type: ignore[no-untyped-def]
-    """What box i of one row and box j of another cost each other, in parts of 4800 (n + m)."""
+    """Cost of box i of one row and box j of another, in units of 1 / (4800 (n + m))."""
     space = _growth(one, 0, i, other, j, n, m) + _growth(one, 2, i, other, j, n, m)
     time = _growth(one, 4, i, other, j, n, m)
-    return SPACE_WEIGHT * min(space, MOST_CELLS * (n + m)) + TIME_WEIGHT * min(
-        time, MOST_MINUTES * (n + m)
+    return SPACE_WEIGHT * min(space, MAX_CELLS * (n + m)) + TIME_WEIGHT * min(
+        time, MAX_MINUTES * (n + m)
     )
 
 
 @njit(nogil=True, cache=True)
 def _growth(one, low, i, other, j, n, m):  # type: ignore[no-untyped-def]
-    """Along one axis, what each must grow by to cover the other, weighted."""
+    """Weighted growth along one axis by which each box covers the other."""
     a, b = one[low, i] - other[low, j], one[low + 1, i] - other[low + 1, j]
     return n * (max(a, 0) + max(-b, 0)) + m * (max(-a, 0) + max(b, 0))
 
 
 @njit(nogil=True, cache=True)
 def _cheapest_partners(longer, shorter, n, m):  # type: ignore[no-untyped-def]
-    """For each box of the longer row, its cheapest in the shorter; of equal ones the earliest."""
+    """For each box of the longer row, the cheapest box of the shorter row; of equal ones the first."""
     found = np.empty(longer.shape[1], np.int64)
     last = shorter.shape[1]
     nearest = 0
@@ -290,12 +301,12 @@ def _cheapest_partners(longer, shorter, n, m):  # type: ignore[no-untyped-def]
         begin = longer[4, i]
         while nearest + 1 < last and shorter[4, nearest + 1] <= begin:
             nearest += 1
-        best, where = _DEAREST, -1
-        # outward in time, until the time alone costs more; both bounds of a row ascend
+        best, where = _INFINITE_COST, -1
+        # outward in time, until the time alone costs more; begins and ends of a row ascend
         j = nearest
         while j < last:
             late = m * max(shorter[4, j] - begin, 0)
-            if TIME_WEIGHT * min(late, MOST_MINUTES * (n + m)) >= best:
+            if TIME_WEIGHT * min(late, MAX_MINUTES * (n + m)) >= best:
                 break
             cost = _cost(longer, i, shorter, j, n, m)
             if cost < best:
@@ -304,7 +315,7 @@ def _cheapest_partners(longer, shorter, n, m):  # type: ignore[no-untyped-def]
         j = nearest - 1
         while j >= 0:
             early = n * max(begin - shorter[4, j], 0)
-            if TIME_WEIGHT * min(early, MOST_MINUTES * (n + m)) > best:
+            if TIME_WEIGHT * min(early, MAX_MINUTES * (n + m)) > best:
                 break
             cost = _cost(longer, i, shorter, j, n, m)
             if cost <= best:
@@ -316,6 +327,7 @@ def _cheapest_partners(longer, shorter, n, m):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _cover(found, at, row, i):  # type: ignore[no-untyped-def]
+    """Extend box `at` so that it covers box i of a row."""
     for axis in range(3):
         found[2 * axis, at] = min(found[2 * axis, at], row[2 * axis, i])
         found[2 * axis + 1, at] = max(found[2 * axis + 1, at], row[2 * axis + 1, i])
@@ -323,7 +335,8 @@ def _cover(found, at, row, i):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def _unite(longer, shorter, partner, n, m):  # type: ignore[no-untyped-def]
-    """Boxes of the shorter with all that joined them; then its boxes that nobody joined."""
+    """Boxes of the shorter row, extended by their partners; unused ones are merged into the cheapest of
+    these."""
     used = np.zeros(shorter.shape[1], np.bool_)
     for i in range(len(partner)):
         used[partner[i]] = True
@@ -334,7 +347,7 @@ def _unite(longer, shorter, partner, n, m):  # type: ignore[no-untyped-def]
     joined = np.full(shorter.shape[1], -1)
     for j in range(shorter.shape[1]):
         if not used[j]:
-            best = _DEAREST
+            best = _INFINITE_COST
             for i in range(united.shape[1]):
                 cost = _cost(shorter, j, united, i, m, n + m)
                 if cost < best:
@@ -346,8 +359,8 @@ def _unite(longer, shorter, partner, n, m):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def _cut_apart(boxes):  # type: ignore[no-untyped-def]
-    """One box at any time: where several are, what covers them all."""
+def _make_disjoint(boxes):  # type: ignore[no-untyped-def]
+    """Boxes that do not overlap in time: where several do, one box covers all of them."""
     cuts = np.unique(np.concatenate((boxes[4], boxes[5])))
     count = len(cuts) - 1
     found = np.empty((6, count), np.int32)
@@ -369,7 +382,7 @@ def _cut_apart(boxes):  # type: ignore[no-untyped-def]
     for e in range(count):
         if not covered[e]:
             continue
-        # a cut through a box that changes nothing is none
+        # an interval that continues the box before it is appended to that box
         whole = spanned[e] and kept > 0 and found[5, kept - 1] == cuts[e]
         for side in range(4):
             whole = whole and found[side, kept - 1] == found[side, e]
@@ -382,16 +395,17 @@ def _cut_apart(boxes):  # type: ignore[no-untyped-def]
     return found[:, :kept].copy()
 
 
-# --- Rows of boxes that are looked through again and again while some are merged and leave ---
+# --- The pool of rows that can still be merged ---
 
 
 _ROOM = 1.25
-_WORTH_SHARING = 4096
-"""Chunks to look through, below which one core is quicker than several."""
+"""Growth factor of the arrays."""
+_MIN_PARALLEL_CHUNKS = 4096
+"""Searches of fewer chunks run on one core."""
 
 
 class Pool:
-    """Rows in chunks, in one array: those that there are at first, then those that are merged."""
+    """Rows of boxes in chunks, in one array: the original rows first, then merged ones."""
 
     def __init__(self, boxes: Boxes, sizes: Ints) -> None:
         count = len(boxes)
@@ -405,6 +419,7 @@ class Pool:
             self.add(boxes.row(row), int(sizes[row]))
 
     def alive(self, row: int) -> bool:
+        """Whether a row can still be merged."""
         return bool(self._alive[row])
 
     def left(self) -> Ints:
@@ -414,7 +429,7 @@ class Pool:
         self._alive[row] = False
 
     def add(self, bounds: Ids, size: int) -> int:
-        """A row more; its number."""
+        """Add a row of this many objects; returns its number."""
         row, end = self._rows, self._used + int(_chunks_of(bounds.shape[1]))
         if end > len(self._boxes):
             more = int(end * _ROOM) - len(self._boxes)
@@ -432,23 +447,23 @@ class Pool:
         longest = int(_chunks_of(self._length[: self._rows].max(initial=1)))
         return longest, self._boxes, self._extremes, self._at, self._length, self._size
 
-    def nearest_of_all(self, told: ProgressCallback) -> tuple[NDArray[np.float64], Ints]:
-        """For each row the cheapest few of those before it, and what they cost; -1: no more."""
+    def nearest_of_all(self, report_progress: ProgressCallback) -> tuple[NDArray[np.float64], Ints]:
+        """For each row its cheapest partners among the rows before it: costs and rows (-1: no more)."""
         work = np.arange(self._rows + 1) * np.concatenate([[0], self._length[: self._rows]])
-        advance = as_shares(told, self._rows)
+        advance = as_shares(report_progress, self._rows)
         parts = map_ranges(nearest_before, np.cumsum(work), *self._columns(), advance=advance)
         cost, partner = joined(parts)
         return cost, partner
 
     def nearest(self, row: int) -> tuple[NDArray[np.float64], Ints]:
-        """The cheapest few of those before a row, and what they cost; -1: no more."""
+        """The cheapest partners of a row among the rows before it: costs and rows (-1: no more)."""
         others = np.flatnonzero(self._alive[:row])
         arguments = (row, others, *self._columns())
-        if len(others) * _chunks_of(self._length[row]) < _WORTH_SHARING:
+        if len(others) * _chunks_of(self._length[row]) < _MIN_PARALLEL_CHUNKS:
             return nearest_among(0, len(others), *arguments)  # type: ignore[no-any-return]
         cost, partner = joined(map_each(nearest_among, len(others), *arguments))
         # of equal ones the first: ranges ascend
-        order = np.argsort(cost, kind="stable")[:FEW]
+        order = np.argsort(cost, kind="stable")[:PARTNERS]
         return cost[order], partner[order]
 
 
@@ -456,20 +471,19 @@ def _chunks_of(lengths: Ints | int) -> Ints:
     return np.asarray((lengths + CHUNK - 1) // CHUNK)
 
 
-# --- The cheapest pair of rows merges, again and again; whoever has k objects leaves ---
+# --- The greedy merging ---
 
 
-_FIRST_SEARCH = 0.5
-"""How much of the work it is, about, to find the cheapest partners of all rows at the start."""
-
+_FIRST_SEARCH_SHARE = 0.5
+"""Approximate share of the work that the first search for partners takes."""
 
 Shaping: TypeAlias = Callable[[Ids], Ids]
-"""What is done to a merged row before it goes on."""
+"""Changes the boxes of a merged row."""
 
 
 @dataclass(frozen=True)
 class Merges:
-    """Rows that became one, in order: the n-th merge made row `rows + n`."""
+    """The merges, in order: merge n joined rows first[n] and second[n] into row `number of rows + n`."""
 
     first: Ints
     second: Ints
@@ -478,13 +492,13 @@ class Merges:
         return len(self.first)
 
 
-class _Run:
-    """What is known of rows by number: theirs and the merged ones'."""
+class _Merging:
+    """The boxes and objects of all rows while merges are carried out."""
 
     def __init__(self, boxes: Boxes, objects: Ids, shaping: Shaping | None) -> None:
         self.boxes, self.shaping = boxes, shaping
         self.members = [objects[i : i + 1] for i in range(len(boxes))]
-        """Objects of each row, sorted."""
+        """Objects of each row, ascending."""
         self.merged: dict[int, Ids] = {}
         self.first: list[int] = []
         self.second: list[int] = []
@@ -493,7 +507,7 @@ class _Run:
         return self.boxes.row(row) if row < len(self.boxes) else self.merged[row]
 
     def merge(self, a: int, b: int) -> tuple[Ids, Ids]:
-        """Both rows made one: its boxes, and its objects."""
+        """Merge two rows; returns the boxes and the objects of the new row."""
         members = np.union1d(self.members[a], self.members[b])
         bounds = merge_rows(
             self.bounds(a), self.bounds(b), len(self.members[a]), len(self.members[b])
@@ -510,30 +524,31 @@ class _Run:
 
 
 class _Queue:
-    """Which two rows are the cheapest to merge, whoever has left."""
+    """Priority queue of pairs of rows by cost. Pairs with rows that are gone are skipped."""
 
-    def __init__(self, pool: Pool, told: ProgressCallback) -> None:
+    def __init__(self, pool: Pool, report_progress: ProgressCallback) -> None:
         self._pool = pool
-        costs, partners = pool.nearest_of_all(told)
+        costs, partners = pool.nearest_of_all(report_progress)
         self._known = [
-            _cheapest_last(cost, partner) for cost, partner in zip(costs, partners, strict=True)
+            _as_stack(cost, partner) for cost, partner in zip(costs, partners, strict=True)
         ]
-        """Partners of each row that were not taken yet, the cheapest last; -1: there are no more."""
+        """For each row a stack of (cost, partner) with the cheapest on top; partner -1: there are no
+        more."""
         self._heap: list[tuple[float, int, int]] = []
         for row in range(len(self._known)):
             self._push(row)
 
     def add(self, row: int) -> None:
-        """Whoever comes in, in the order of their numbers."""
-        self._known.append(_cheapest_last(*self._pool.nearest(row)))
+        """Add the next row."""
+        self._known.append(_as_stack(*self._pool.nearest(row)))
         self._push(row)
 
     def skip(self) -> None:
-        """A number that takes no part."""
+        """Count a row that takes no part: a finished group."""
         self._known.append([])
 
     def cheapest(self) -> tuple[int, int] | None:
-        """The older and the younger row; None: nobody has a partner."""
+        """The cheapest pair of rows, the lower number first; None: no pair is left."""
         while self._heap:
             _, partner, row = heapq.heappop(self._heap)
             if not self._pool.alive(row):
@@ -541,12 +556,13 @@ class _Queue:
             if self._pool.alive(partner):
                 return partner, row
             if not self._known[row]:
-                self._known[row] = _cheapest_last(*self._pool.nearest(row))
+                self._known[row] = _as_stack(*self._pool.nearest(row))
             self._push(row)
         return None
 
     def _push(self, row: int) -> None:
-        """The cheapest that is still there; or the last that was known, which no other undercuts."""
+        """Queue the cheapest partner that is alive, or else the last one known: a lower bound of all
+        others."""
         known = self._known[row]
         while known:
             cost, partner = known.pop()
@@ -557,7 +573,7 @@ class _Queue:
                 return
 
 
-def _cheapest_last(cost: NDArray[np.float64], partner: Ints) -> list[tuple[float, int]]:
+def _as_stack(cost: NDArray[np.float64], partner: Ints) -> list[tuple[float, int]]:
     return list(zip(cost.tolist(), partner.tolist(), strict=True))[::-1]
 
 
@@ -566,24 +582,24 @@ def group_rows(
     objects: Ids,
     k: int,
     shaping: Shaping | None = None,
-    told: ProgressCallback = ignore_progress,
+    report_progress: ProgressCallback = ignore_progress,
     *,
     join: bool = True,
 ) -> Merges:
-    """Merge rows, none of them empty, until all have k objects; `objects`: each row's.
+    """Merge rows, none of them empty, until all have at least k objects. objects: the object of each row.
 
-    Fewer than k at the end join the nearest row that has k (`join`), or are left as they are.
+    A row that is left over joins the cheapest finished group (`join`), or stays as it is.
     """
     count = len(boxes)
-    run = _Run(boxes, objects, shaping)
+    run = _Merging(boxes, objects, shaping)
     finished: list[int] = []
     if count > 1 and k > 1:
         pool = Pool(boxes, np.ones(count, np.int64))
-        queue = _Queue(pool, lambda share: told(share * _FIRST_SEARCH))
+        queue = _Queue(pool, lambda share: report_progress(share * _FIRST_SEARCH_SHARE))
         most = count - count // (2 * k)
         while (pair := queue.cheapest()) is not None:
             bounds, members = run.merge(*pair)
-            told(_FIRST_SEARCH + (1 - _FIRST_SEARCH) * len(run.first) / most)
+            report_progress(_FIRST_SEARCH_SHARE + (1 - _FIRST_SEARCH_SHARE) * len(run.first) / most)
             for row in pair:
                 pool.leave(row)
             row = pool.add(bounds, len(members))
@@ -596,12 +612,12 @@ def group_rows(
         left = pool.left().tolist()
         if join and left and finished:
             for row in left:
-                _join_nearest(run, finished, row)
+                _merge_into_nearest(run, finished, row)
     return Merges(np.array(run.first, np.int64), np.array(run.second, np.int64))
 
 
-def _join_nearest(run: _Run, finished: list[int], row: int) -> None:
-    """Merge a row that found too few with the finished one that costs it least."""
+def _merge_into_nearest(run: _Merging, finished: list[int], row: int) -> None:
+    """Merge a row that is left over into the cheapest finished group."""
     rows = [run.bounds(f) for f in finished] + [run.bounds(row)]
     sizes = np.array([len(run.members[f]) for f in finished] + [len(run.members[row])])
     offsets = np.concatenate([[0], np.cumsum([r.shape[1] for r in rows])])
@@ -614,12 +630,13 @@ def _join_nearest(run: _Run, finished: list[int], row: int) -> None:
 
 @dataclass(frozen=True)
 class Group:
-    """Rows that became one."""
+    """The rows that were merged into one."""
 
     bounds: Ids
+    """Its boxes, as in `Boxes`."""
     objects: Ids
     key: int
-    """The smallest of theirs."""
+    """Smallest key of its rows."""
 
 
 def replay_merges(
@@ -628,13 +645,13 @@ def replay_merges(
     keys: Ints,
     merges: Merges,
     shaping: Shaping | None = None,
-    told: ProgressCallback = ignore_progress,
+    report_progress: ProgressCallback = ignore_progress,
 ) -> list[Group]:
-    """Every row that was not merged into another, in order of their numbers."""
+    """Carry out stored merges; returns the rows that remain, in order of their numbers."""
     count = len(boxes)
-    run = _Run(boxes, objects, shaping)
+    run = _Merging(boxes, objects, shaping)
     key = keys.tolist()
-    advance = as_shares(told, len(merges))
+    advance = as_shares(report_progress, len(merges))
     for a, b in zip(merges.first.tolist(), merges.second.tolist(), strict=True):
         run.merge(a, b)
         key.append(min(key[a], key[b]))
@@ -645,35 +662,35 @@ def replay_merges(
     return [Group(run.bounds(row), run.members[row], key[row]) for row in kept]
 
 
-# What is grouped: whole trajectories, or pieces of trips of the same time.
+# The rows: whole trajectories, or pieces of trips that are grouped within windows of time.
 
 
-_MOST_TIMES_K = 3
-"""Two groups of fewer than k merge, and fewer than k may join them: never more than so many k."""
+_MAX_GROUP_FACTOR = 3
+"""Bound of the size of a group in k: two groups below k merge, and fewer than k objects join them."""
 
 
 @dataclass(frozen=True)
 class SampleRuns:
-    """Runs of samples that are made alike, none of them empty."""
+    """Runs of consecutive samples that become rows of boxes. None is empty."""
 
     first: Ints
     last: Ints
-    """Samples of the step's input; the last one is part of it."""
+    """First and last sample of each run, in the step's input."""
     object: Ids
     block: Ints
-    """Only rows of one block are compared; they ascend."""
+    """Block of each run, ascending. Only runs of one block are merged."""
     boxes: Boxes
 
 
 def whole_rows(state: WorkingSet) -> tuple[Ints, Ints]:
-    """Every trajectory that is not empty."""
+    """First and last sample of every trajectory that is not empty."""
     offsets = state.trajectories.offsets
     there = state.trajectories.lengths > 0
     return offsets[:-1][there], offsets[1:][there] - 1
 
 
 def cut_rows(state: WorkingSet, options: GloveOptions) -> tuple[Ints, Ints]:
-    """Pieces of trips, ordered by the window of time in which their middle lies."""
+    """First and last sample of pieces of trips, ordered by the window of time of their middle."""
     from freqdp_db.methods.unlinking.cut import find_pieces
 
     assert options.cutting is not None
@@ -699,21 +716,24 @@ def make_rows(state: WorkingSet, first: Ints, last: Ints, options: GloveOptions)
         last,
         state.owners()[first],
         _window(side.at, first, last, options),
-        first_boxes(runs, state.places, _MOST_TIMES_K * options.k),
+        first_boxes(runs, state.places, _MAX_GROUP_FACTOR * options.k),
     )
 
 
 def group_all(
-    rows: SampleRuns, options: GloveOptions, shaping: Shaping | None, told: ProgressCallback
+    rows: SampleRuns,
+    options: GloveOptions,
+    shaping: Shaping | None,
+    report_progress: ProgressCallback,
 ) -> Merges:
-    """The merges of all blocks, numbered through."""
+    """Group the rows of each block; the merges are numbered across all blocks."""
     blocks = offsets_from(np.unique(rows.block, return_counts=True)[1])
     join = options.leftovers == "join"
     if len(blocks) <= 2:
-        return group_rows(rows.boxes, rows.object, options.k, shaping, told, join=join)
+        return group_rows(rows.boxes, rows.object, options.k, shaping, report_progress, join=join)
     parts = map_ranges(
         group_blocks, blocks, blocks, rows, options.k, shaping, join,
-        advance=as_shares(told, len(blocks) - 1),
+        advance=as_shares(report_progress, len(blocks) - 1),
     )  # fmt: skip
     merges = [m for part in parts for m in part]
     base = len(rows.first)
@@ -736,14 +756,14 @@ def group_blocks(
     shaping: Shaping | None,
     join: bool,
 ) -> list[Merges]:
-    """The merges of each block of a range."""
+    """The merges of each block from `first` to `last` - 1."""
     found = []
     for block in range(first, last):
         begin, end = int(blocks[block]), int(blocks[block + 1])
         taken, offsets = rows_of(rows.boxes.offsets, np.arange(begin, end))
         boxes = Boxes(offsets, rows.boxes.bounds[:, taken], rows.boxes.origin)
         objects = rows.object[begin:end]
-        # the other cores are busy with other blocks
+        # blocks run in parallel, so that each keeps to one core
         with use(SingleThread()):
             found.append(group_rows(boxes, objects, k, shaping, join=join))
     return found
