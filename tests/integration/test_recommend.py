@@ -61,7 +61,7 @@ def test_it_keeps_the_time_and_says_what_was_left_out(city: str, tmp_path: Path)
         city, "recommend", "city", "--objects", "8", "--minutes", "0.00001", "--out", str(tmp_path)
     ).succeeded()  # fmt: skip
     assert [c["label"] for c in found["candidates"]] == [
-        "points, cells of 500 m and hours of the day, at most 45 % one object's"
+        "points, cells of 500 m and hours of the day, at most 70 % one object's"
     ]
     assert any(
         "lg+cut" in left["label"] and left["reason"].startswith("no time left")

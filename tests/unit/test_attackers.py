@@ -40,6 +40,7 @@ from freqdp_db.evaluation.attacks.relinking import (
     relinked_exposures,
 )
 from freqdp_db.evaluation.pair import Case, ReleaseSeen
+from freqdp_db.methods.contract import Undated
 from freqdp_db.model.arrays import Groups, Ids
 from freqdp_db.model.trajectories import Areas, Locations, Trajectories
 
@@ -407,6 +408,27 @@ def test_habits_find_every_piece_of_a_person() -> None:
     assert found["habits"] > 0.9
     assert found["exposure.habits"] > 0.8 and found["exposure.habits.precision"] > 0.5
     assert found["exposure.habits.low"] <= found["exposure.habits.high"]
+
+
+@pytest.mark.parametrize(("at_home", "least", "most"), [(1, 0.4, 1.0), (3, 0.0, 0.02)])
+def test_habits_in_single_samples_that_look_alike(at_home: int, least: float, most: float) -> None:
+    """Who alone is at a place at an hour is found there; of three whom nothing tells apart, nobody is."""
+    rng = rng_of(60)
+    places = Locations(rng.uniform(0, 40_000, 40), rng.uniform(0, 40_000, 40))
+    side = side_of(
+        [
+            [(person // at_home, day * 1440 + 20 * 60 + 20 * k + 6 * (person % at_home))
+             for day in range(8) for k in range(12)]
+            for person in range(40)
+        ]
+    )  # fmt: skip
+    shown = side.at // (60 * MINUTE) % 24 * (60 * MINUTE)
+    alone = Trajectories(np.arange(side.samples + 1), side.location, shown, shown)
+    release = ReleaseSeen(
+        alone, places, side.owner, pieces=True, undated=Undated(0, 1440 * MINUTE, side.at)
+    )
+    found = habit_exposures(Case(side, places, release), rng_of(1))
+    assert least <= found["exposure.habits"] <= most
 
 
 def test_the_last_of_equally_likely_persons_counts() -> None:

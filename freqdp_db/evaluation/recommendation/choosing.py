@@ -213,11 +213,7 @@ LADDERS: dict[str, Ladder] = {
                 "points", f"cells of 500 m and hours of the day, at most {most} % one object's",
                 {**_BY_CELL, "dominance": most},
             )
-            for most in ("45", "30")
-        ),
-        MethodToTry(
-            "points", "cells of 500 m and hours of the day, at most 30 % one object's, crowds of 20",
-            {**_BY_CELL, "dominance": "30", "crowd": "20"},
+            for most in ("70", "50", "30")
         ),
     ],
     "crowds": [
