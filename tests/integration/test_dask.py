@@ -62,10 +62,15 @@ def cluster(city: str) -> Iterator[Cluster]:
 
 
 def _release(
-    url: str, name: str, engine: Engine, progress: Progress | None = None, **wished: Any
+    url: str,
+    name: str,
+    engine: Engine,
+    progress: Progress | None = None,
+    dataset: str = "city",
+    **wished: Any,
 ) -> ReleaseRow:
     with opened(url) as database:
-        row = find_dataset(database, "city")
+        row = find_dataset(database, dataset)
         request = Request.parse(**{"seed": 5, **wished})
         shown = progress or Progress()
         outcome = anonymize(database, row, request, shown, name=name, new_draw=True, engine=engine)
@@ -629,6 +634,22 @@ def test_builds(
     with _named(city, f"at, {geom} AS geom, {wanted} AS who", kind) as name:
         _assert_same_builds(city, name, cluster, killing)
     assert killing.killed == killed
+
+
+@pytest.mark.parametrize("kind", ["VIEW", "TABLE"])
+def test_columns_that_are_carried_along(city: str, cluster: Cluster, kind: str) -> None:
+    """Workers read them, count who has them together, and release them as threads do."""
+    columns = "at, geom, object_id AS who, 'k' || ascii(right(object_id, 1)) % 3 AS kind, "
+    columns += "extract(hour FROM at)::int2 / 8 AS shift"
+    options = ("--time", "at", "--keep-columns", "kind,shift")
+    with _named(city, columns, kind, options) as name:
+        _assert_same_builds(city, name, cluster)
+        wished = {"dataset": name, "method": "lg", "epsilon": "1"}
+        rows = [_release(city, f"{name}_{e.remote}", e, **wished) for e in (LOCAL, cluster)]
+        _assert_same(city, *rows)
+        assert value(city, f"SELECT count(DISTINCT kind) FROM freqdp_release.{rows[1].name}") == 3
+        for row in rows:
+            freqdp(city, "release", "withdraw", row.name).succeeded()
 
 
 _EPOCHS = "extract(epoch FROM at) AS epoch, at, geom, object_id AS who"

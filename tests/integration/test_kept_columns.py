@@ -248,6 +248,22 @@ def test_files_have_them(fleet: str, tmp_path: Path) -> None:
     assert sorted(zip(*named.values(), strict=True)) == expected
 
 
+def test_the_page_for_an_assessment_names_them(fleet: str, tmp_path: Path) -> None:
+    anonymize(fleet, "rides", "points", "--share", "20", "--as", "out")
+    page = tmp_path / "out.html"
+    freqdp(fleet, "release", "report", "out", "--evidence", "--out", str(page)).succeeded()
+    assert "bike, Fare, member: values of the source" in page.read_text("utf-8")
+
+
+def test_copies_for_analysts_have_them(fleet: str, empty_database_url: str) -> None:
+    anonymize(fleet, "rides", "points", "--share", "20", "--as", "out")
+    freqdp(fleet, "release", "publish", "out", "--to", empty_database_url).succeeded()
+    columns = [_columns(url, "freqdp_release.rides_current") for url in (fleet, empty_database_url)]
+    assert columns[0] == columns[1]
+    rows = "SELECT t::text FROM freqdp_release.out AS t ORDER BY 1"
+    assert query(fleet, rows) == query(empty_database_url, rows)
+
+
 def test_trip_records_carry_them(fleet: str) -> None:
     """Also where a column is called as a part of the query that takes trips apart."""
     trips = ("--object", "rider", "--time", "begin_at,end_at", "--geom", "a,b")

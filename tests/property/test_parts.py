@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import importlib
 import pickle
+from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +25,7 @@ from freqdp_db.methods.loop import StepRun, Trial, run_steps
 from freqdp_db.methods.parameters import read
 from freqdp_db.methods.registry import METHODS, find_method
 from freqdp_db.methods.relations import TRAJECTORIES
-from freqdp_db.model.trajectories import Build, Locations, Trajectories
+from freqdp_db.model.trajectories import Build, Edits, KeptColumns, Locations, Trajectories
 from freqdp_db.privacy.noise import SeededSource
 from freqdp_db.progress import Progress
 from freqdp_db.release.table import ReleaseRows
@@ -82,6 +84,8 @@ class Noted(Trial):
         assert again.digest == after.digest
         done = CompletedStep(world, state, drawn, logged, options, after)
         step.check(done)
+        if not state.partitions.remote and state.trajectories.kept is not None:
+            _check_kept(state.trajectories, after.trajectories, list(logged.partitions))
         self.notes = getattr(self, "notes", [])
         edits = list(logged.partitions)
         for runs in ("deletions", "insertions"):
@@ -97,13 +101,46 @@ class Noted(Trial):
         return after
 
 
-def _release(world: SmallWorld, method: str, parts: int | None) -> list[Any]:
+def _check_kept(before: Trajectories, after: Trajectories, edits: list[Edits]) -> None:
+    """Whoever stays carries what it carried, and who is inserted what the sample before it does."""
+    gone, inserted = set(), Counter()
+    for part in edits:
+        for runs, noted in ((part.deletions, gone.add), (part.insertions, None)):
+            counts = np.diff(runs.offsets)
+            for t, position in zip(np.repeat(runs.trajectory, counts), runs.position, strict=True):
+                at = int(t), int(position)
+                if noted is None:
+                    inserted[at] += 1
+                else:
+                    noted(at)
+    assert before.kept is not None and after.kept is not None
+    expected = []
+    for t, length in enumerate(before.lengths.tolist()):
+        expected += [0] * inserted[t, -1]
+        for position in range(length):
+            if (t, position) not in gone:
+                code = int(before.kept[before.offsets[t] + position])
+                expected += [code] * (1 + inserted[t, position])
+    assert after.kept.tolist() == expected
+
+
+_VALUES = ((None, None), ("a", 1), ("a", None), ("ß", 2))
+_KEPT = KeptColumns((("kind", "text"), ("zone", "int2")), _VALUES)
+
+
+def _release(world: SmallWorld, method: str, parts: int | None, carries: bool) -> list[Any]:
     here = world.trajectories
+    if carries:
+        codes = np.arange(here.samples, dtype=np.int16) * 7 % len(_VALUES)
+        here = replace(here, kept=codes)
     places = Locations(
         world.locations.x, world.locations.y, world.locations.x / 10, world.locations.y / 10
     )
     trajectories = here if parts is None else _distributed(here, places, parts)
-    build = Build(trajectories, places, world.clock, srid=32631, source_srid=4326)
+    build = Build(
+        trajectories, places, world.clock, srid=32631, source_srid=4326,
+        kept=_KEPT if carries else None,
+    )  # fmt: skip
     found = find_method(method)
     given = {"signature": "2", "time_step": "1s"} | (
         {"epsilon": "0.5"} if found.unit == "occurrence" else {}
@@ -117,7 +154,7 @@ def _release(world: SmallWorld, method: str, parts: int | None) -> list[Any]:
     if parts is not None:
         # nothing brought the samples here
         for side in (trajectories, state.trajectories):
-            assert not {"location", "at", "start"} & vars(side).keys()
+            assert not {"location", "at", "start", "kept"} & vars(side).keys()
     rows = [
         b"".join(block.tobytes() for table in tables for block in table.blocks(relation))
         for relation in TRAJECTORIES[:2]
@@ -126,9 +163,14 @@ def _release(world: SmallWorld, method: str, parts: int | None) -> list[Any]:
 
 
 @quick
-@given(worlds(allow_empty=True), st.sampled_from(PARTITIONED), st.sampled_from([1, 2, 3, 64]))
-def test_parts(world: SmallWorld, method: str, parts: int) -> None:
-    assert _release(world, method, parts) == _release(world, method, None)
+@given(
+    worlds(allow_empty=True),
+    st.sampled_from(PARTITIONED),
+    st.sampled_from([1, 2, 3, 64]),
+    st.booleans(),
+)
+def test_parts(world: SmallWorld, method: str, parts: int, carries: bool) -> None:
+    assert _release(world, method, parts, carries) == _release(world, method, None, carries)
 
 
 def test_all_methods_of_the_paper_are_partitioned() -> None:
@@ -140,7 +182,8 @@ def test_all_methods_of_the_paper_are_partitioned() -> None:
 @given(worlds(allow_empty=True), st.sampled_from([1, 2, 3, 64]))
 def test_columns_are_brought_when_they_are_asked_for(world: SmallWorld, parts: int) -> None:
     here = world.trajectories
+    here = replace(here, kept=here.owner.astype(np.int16))
     there = _distributed(here, world.locations, parts)
-    for column in ("offsets", "location", "at", "start"):
+    for column in ("offsets", "location", "at", "start", "kept"):
         assert getattr(there, column).tolist() == getattr(here, column).tolist()
     assert as_lists(there) == as_lists(here)

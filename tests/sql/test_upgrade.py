@@ -99,6 +99,29 @@ def test_tampering_shows_as_before(upgraded: str) -> None:
     assert freqdp(upgraded, "release", "verify", "frequencies").code == 3
 
 
+def test_samples_carry_columns_along_from_the_next_build_on(upgraded: str) -> None:
+    query(upgraded, "ALTER TABLE demo.city ADD COLUMN shift int2 NOT NULL DEFAULT 1")
+    query(upgraded, "UPDATE demo.city SET shift = 2 WHERE extract(hour FROM at) > 12")
+    freqdp(upgraded, "dataset", "set", "city", "--keep-columns", "shift").succeeded()
+    cut = ("anonymize", "city", "--method", "cut", "--ends", "1", "--hold", "--as")
+    # the build that is there has none, and its samples have no value
+    assert value(upgraded, "SELECT count(kept) FROM freqdp.sample") == 0
+    freqdp(upgraded, "dataset", "build", "city").succeeded()
+    freqdp(upgraded, *cut, "carries").succeeded()
+    # the clock of the release moves no time by more than a minute
+    wrong = (
+        "SELECT count(*) FROM freqdp_release.carries "
+        "WHERE shift <> 1 + (extract(hour FROM sampled_at) > 12)::int "
+        "AND extract(minute FROM sampled_at) BETWEEN 1 AND 58"
+    )
+    assert value(upgraded, wrong) == 0
+    assert query(upgraded, "SELECT DISTINCT shift FROM freqdp_release.carries ORDER BY 1") == [
+        (1,), (2,),
+    ]  # fmt: skip
+    for name in ("carries", "frequencies", "pieces"):
+        freqdp(upgraded, "release", "verify", name).succeeded()
+
+
 def test_releases_keep_the_column_at(upgraded: str, tmp_path: Path) -> None:
     """Since 0.4.0 it is `sampled_at`. What is read of a release has one name, whichever its table has."""
     columns = (

@@ -13,7 +13,7 @@ from freqdp_db.evaluation.series import Window, as_metrics, from_metrics, join_w
 from freqdp_db.methods.contract import Undated
 from freqdp_db.model.arrays import Groups, offsets_from
 from freqdp_db.model.days import DAY_US
-from freqdp_db.model.trajectories import Locations, Trajectories
+from freqdp_db.model.trajectories import KeptColumns, Locations, Trajectories
 
 _MINUTE_US = 60_000_000
 _PERSONS, _DAYS = 24, 10
@@ -83,6 +83,34 @@ def test_joined_windows_are_what_every_object_did_in_all() -> None:
         assert np.array_equal(np.sort(joined.release.trajectories.at[own]), np.sort(expected[0]))
         assert np.array_equal(np.sort(joined.release.x[own]), np.sort(expected[1]))
     assert joined.original.start[0] == joined.original.at[0]
+
+
+def test_windows_name_the_same_values_alike() -> None:
+    """Each build numbers what its samples carry along by itself."""
+    windows = []
+    for window, values in zip(_series(2), ((None, "a", "b"), (None, "b", "c")), strict=True):
+        case, side = window.case, window.case.release.trajectories
+        # object p0 has a, then b; p1 has b, then c; the others have nothing
+        codes = np.zeros(len(case), np.int16)
+        codes[[window.objects.index("p0"), window.objects.index("p1")]] = (1, 2)
+        original = replace(case.original, kept=codes[case.original.owner])
+        released = replace(side, kept=codes[case.release.owners])
+        case = replace(
+            case, original=original, release=replace(case.release, trajectories=released)
+        )
+        kept = KeptColumns((("kind", "text"),), tuple((value,) for value in values))
+        windows.append(replace(window, case=case, kept=kept))
+    joined = join_windows(windows)
+    assert joined.original.kept is not None and joined.release.trajectories.kept is not None
+    number = {key: n for n, key in enumerate(dict.fromkeys(k for w in windows for k in w.objects))}
+    for codes, owner in (
+        (joined.original.kept, joined.original.owner),
+        (joined.release.trajectories.kept, joined.release.owners),
+    ):
+        first, second = (set(codes[owner == number[key]].tolist()) for key in ("p0", "p1"))
+        assert first == {1, 2} and second == {2, 3}
+        others = (owner != number["p0"]) & (owner != number["p1"])
+        assert not codes[others].any()
 
 
 def test_groups_of_all_windows_name_their_own_samples() -> None:

@@ -100,6 +100,7 @@ def evidence(database: Database, release: ReleaseRow) -> dict[str, Any]:
             format_relation(database.settings.release_schema, relation)
             for relation in release.relation_names
         ],
+        "kept": ", ".join(request.kept_names),
         "parameters": {key: in_plain_times(value) for key, value in request.shown()},
         "readers": _readers(release),
         "unit": release.guarantee.get("object", dataset.protected.words),
