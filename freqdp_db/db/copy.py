@@ -61,6 +61,8 @@ BLOCK = 8 << 20
 """Bytes of rows that are given out at a time, about."""
 _PIECE = 1 << 18
 """Bytes that are handed to libpq at a time."""
+_AT_ONCE = (1,) * 1024
+"""So many rows are asked of libpq at a time, each without waiting for it."""
 
 # PostgreSQL counts time from 2000-01-01 UTC, in microseconds.
 POSTGRES_EPOCH_US = 946_684_800_000_000
@@ -276,15 +278,16 @@ def _read_block(pgconn: PGconn) -> PQGen[tuple[bytearray, bool]]:
     rows = bytearray()
     # what looks like the trailer may be a row: only the next message tells
     while len(rows) < BLOCK or rows.endswith(_TRAILER):
-        size, row = pgconn.get_copy_data(1)
-        if size > 0:
+        for size, row in map(pgconn.get_copy_data, _AT_ONCE):
+            if size <= 0:
+                break
             rows += row
-        elif size == 0:
+        if size < 0:
+            return rows, True
+        if size == 0:
             while not (yield Wait.R):
                 pass
             pgconn.consume_input()
-        else:
-            return rows, True
     return rows, False
 
 

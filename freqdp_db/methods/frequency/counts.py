@@ -13,9 +13,12 @@ import numpy as np
 from numba import njit
 
 from freqdp_db.engines.ranges import add, either, join, map_ranges, merged
-from freqdp_db.model.arrays import Flags, Ids, Ints, offsets_from
+from freqdp_db.model.arrays import Flags, Ids, Ints, new_rows, offsets_from
 from freqdp_db.model.kernels import stable_order
 from freqdp_db.model.trajectories import Trajectories
+
+
+_PLACE_BITS = 32
 
 
 @dataclass(frozen=True)
@@ -29,33 +32,21 @@ class Frequencies:
     """Per location: how many trajectories visit it."""
 
 
-@njit(nogil=True, cache=True)
-def _count(first, last, offsets, location, locations):  # type: ignore[no-untyped-def]
+def _count(
+    first: int, last: int, offsets: Ints, location: Ids, locations: int
+) -> tuple[Ints, Ids, Ids, Ids]:
     """Distinct places of each trajectory, how many they are, their PF; and TF in this range."""
-    begin = offsets[first]
-    ordered = location[begin : offsets[last]].copy()
-    distinct = np.zeros(last - first, np.int64)
-    total = 0
-    for t in range(first, last):
-        part = ordered[offsets[t] - begin : offsets[t + 1] - begin]
-        part.sort()
-        for i in range(len(part)):
-            if i == 0 or part[i] != part[i - 1]:
-                distinct[t - first] += 1
-        total += distinct[t - first]
-    place, pf = np.empty(total, np.int32), np.empty(total, np.int32)
-    tf = np.zeros(locations, np.int32)
-    k = -1
-    for t in range(first, last):
-        for i in range(offsets[t] - begin, offsets[t + 1] - begin):
-            if i == offsets[t] - begin or ordered[i] != ordered[i - 1]:
-                k += 1
-                place[k] = ordered[i]
-                pf[k] = 1
-                tf[ordered[i]] += 1
-            else:
-                pf[k] += 1
-    return distinct, place, pf, tf
+    mine = offsets[first : last + 1]
+    # NumPy sorts whole numbers by vector instructions, ten times as fast as a kernel
+    visit = np.repeat(np.arange(last - first) << _PLACE_BITS, np.diff(mine))
+    visit += location[mine[0] : mine[-1]]
+    visit.sort()
+    begin = np.flatnonzero(new_rows(visit))
+    pf = np.diff(begin, append=len(visit)).astype(np.int32)
+    visit = visit[begin]
+    place = (visit & ((1 << _PLACE_BITS) - 1)).astype(np.int32)
+    distinct = np.bincount(visit >> _PLACE_BITS, minlength=last - first)
+    return distinct, place, pf, np.bincount(place, minlength=locations).astype(np.int32)
 
 
 def count_frequencies(trajectories: Trajectories, locations: int) -> Frequencies:

@@ -121,16 +121,18 @@ def _choose_segments(  # type: ignore[no-untyped-def]
         for run in range(r0, r1):
             px, py = x[run_place[run]], y[run_place[run]]
             for i in range(segments):
-                j = min(i + 1, hi - lo - 1)
-                a, b = location[lo + i], location[lo + j]
+                a, b = location[lo + i], location[lo + min(i + 1, hi - lo - 1)]
                 cost[i] = to_mm(squared_distance(px, py, x[a], y[a], x[b], y[b]))
-                length[i] = at[lo + j] - at[lo + i] - detour(px, py, x[a], y[a], x[b], y[b])
-                if spread_mm >= 0:
-                    room[i] = min(free[i], length[i] // usual - 1)
             wanted = slots[run + 1] - slots[run]
             # if usual gaps have no free step, the few long ones would get all insertions
             nearby = usual < 2 * step
             chosen = _nearest_segments(cost, free, taken, spread_mm, nearby, wanted)
+            for i in chosen:
+                j = min(i + 1, hi - lo - 1)
+                a, b = location[lo + i], location[lo + j]
+                length[i] = at[lo + j] - at[lo + i] - detour(px, py, x[a], y[a], x[b], y[b])
+                if spread_mm >= 0:
+                    room[i] = min(free[i], length[i] // usual - 1)
             times = _share_out(chosen, cost, length, room, free, taken, wanted)
             k = slots[run] - begin
             for i in range(segments):
