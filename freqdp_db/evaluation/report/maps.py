@@ -218,8 +218,8 @@ class Map:
         self.height = high * self.scale
         """In pixels."""
         self.figure = new_figure(WIDTH, round(self.height))
-        ends = {"xlim": (self.box.west, self.box.east), "ylim": (self.box.south, self.box.north)}
-        self.axes = self.figure.add_axes((0, 0, 1, 1), **ends)
+        self.axes = self.figure.add_axes((0, 0, 1, 1))
+        self.axes.set(xlim=(self.box.west, self.box.east), ylim=(self.box.south, self.box.north))
         self.axes.axis("off")
 
     @classmethod

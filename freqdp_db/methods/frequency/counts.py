@@ -17,7 +17,6 @@ from freqdp_db.model.arrays import Flags, Ids, Ints, new_rows, offsets_from
 from freqdp_db.model.kernels import stable_order
 from freqdp_db.model.trajectories import Trajectories
 
-
 _PLACE_BITS = 32
 
 
