@@ -91,7 +91,9 @@ def compare_trips(box: CellBox, original: Trips, released: Trips) -> dict[str, f
     return {
         "trip.te": trip_error(pair, rng, box)["te.trajectory"],
         "trip.de": diameter_error(pair)["de"],
-        "trip.length": binned_divergence(lengths[0], lengths[1], float(lengths[0].max(initial=0.0))),
+        "trip.length": binned_divergence(
+            lengths[0], lengths[1], float(lengths[0].max(initial=0.0))
+        ),
         "trip.density": jensen_shannon(*passing),
         "trip.kendall": same_order(*passing),
         "trip.query": float(np.median(error)),
