@@ -76,6 +76,8 @@ class MethodShown(Document):
     """Parameters that name a table or view."""
     grantable: bool
     """Whether analysts may be given its releases."""
+    keeps_columns: bool
+    """Whether its samples can carry columns of the source along."""
     parameters: dict[str, dict[str, Any]]
     relations: list[dict[str, Any]]
     """The tables and views that its releases consist of: suffix, columns, key, indexes, and for a view the

@@ -161,10 +161,10 @@ class GistIndex:
         """
         self._connection.execute(
             "DECLARE nearest NO SCROLL CURSOR FOR SELECT s.place, s.trajectory, s.geom "
-            "OPERATOR({postgis}.<->) {st_makepoint}({x}, {y}) FROM pg_temp.{segments} s "
+            "OPERATOR({schema}.<->) {st_makepoint}({x}, {y}) FROM pg_temp.{segments} s "
             "WHERE s.trajectory <> ALL ({skip}::int[]) "
-            "ORDER BY s.geom OPERATOR({postgis}.<->) {st_makepoint}({x}, {y})",
-            postgis=sql.Identifier(self._connection.postgis),
+            "ORDER BY s.geom OPERATOR({schema}.<->) {st_makepoint}({x}, {y})",
+            schema=sql.Identifier(self._connection.postgis),
             segments=sql.Identifier(_TABLE),
             x=sql.SQL("{}::float8").format(x),
             y=sql.SQL("{}::float8").format(y),

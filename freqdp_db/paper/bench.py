@@ -317,7 +317,7 @@ def register_some(
         mapping, snap = dataset.mapping, dataset.snap
         projected = mapping.geom is None and dataset.source_srid != 4326
         srid = dataset.source_srid if projected else dataset.srid
-    given = dict(vars(mapping))
+    given = vars(mapping) | {"keep_columns": ",".join(mapping.keep_columns) or None}
     if projected:
         given |= {"x": mapping.lon, "y": mapping.lat, "lon": None, "lat": None}
     asked = Registration(

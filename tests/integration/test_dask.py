@@ -645,7 +645,10 @@ def test_columns_that_are_carried_along(city: str, cluster: Cluster, kind: str) 
     with _named(city, columns, kind, options) as name:
         _assert_same_builds(city, name, cluster)
         wished = {"dataset": name, "method": "lg", "epsilon": "1"}
-        rows = [_release(city, f"{name}_{e.remote}", e, **wished) for e in (LOCAL, cluster)]
+        rows = [
+            _release(city, f"{name}_{engine}", e, **wished)
+            for engine, e in {"threads": LOCAL, "dask": cluster}.items()
+        ]
         _assert_same(city, *rows)
         assert value(city, f"SELECT count(DISTINCT kind) FROM freqdp_release.{rows[1].name}") == 3
         for row in rows:

@@ -121,7 +121,7 @@ def test_a_whole_run_at_debug_level(source: str, shared_server: SharedServer) ->
     with everything_logged() as logged, redirect_stdout(said), redirect_stderr(said):
         for command in RUN:
             assert main.run([*command, "--dsn", source]) == 0, said.getvalue()
-    assert "SELECT" in logged.getvalue(), "the loggers are not what they were"
+    assert "BEGIN" in logged.getvalue(), "the loggers are not what they were"
     for text in (said.getvalue(), logged.getvalue(), server_log.text()):
         require_none(RAW, text)
 

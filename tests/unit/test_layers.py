@@ -43,7 +43,7 @@ ALLOWED: dict[str, set[str]] = {
     | {"db", "dataset", "release", "load", "evaluation", "connected", "commands", "results"},
     "compiling": _BASE | _METHODS | {"dataset"},
     "doctor": {"errors", "settings", "server", "db"},
-    "results": _BASE | {"db", "dataset", "release", "evaluation", "doctor"},
+    "results": _BASE | {"methods", "db", "dataset", "release", "evaluation", "doctor"},
     "commands": {"errors"},
     "connected": _BASE | {"db", "compiling"},
     # every verb, and freqdp.toml, which is read by their declarations

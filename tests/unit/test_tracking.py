@@ -50,7 +50,7 @@ def case_of(build: Build, **given: Any) -> Case:
     """Its points."""
     values: dict[str, Any] = {
         "crowd": None, "crowd_within": None, "dates": None, "share": None, "clock": MINUTE,
-        "grain": None, "beside": None, **given,
+        "grain": None, "dominance": None, "beside": None, **given,
     }  # fmt: skip
     options = PointsOptions(**values)
     world = StepContext(build)
