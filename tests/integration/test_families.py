@@ -12,7 +12,7 @@ import pytest
 from library import load_city, opened
 from servers import clone_of, filled_once
 from synthetic_world import rough_fits
-from world import add_city, anonymize, freqdp, query, try_only, value, verify, withdraw
+from world import add_city, anonymize, freqdp, query, try_only, value, verify, wait_for, withdraw
 
 import freqdp_db
 from freqdp_db.db import releases as requests
@@ -183,6 +183,12 @@ def test_two_unlinked_releases_are_joined_by_their_true_samples(url: str) -> Non
     freqdp(url, "release", "approve", "kept").succeeded()
 
 
+_QUEUED = (
+    "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "
+    "AND wait_event_type = 'Lock'"
+)
+
+
 @pytest.mark.parametrize("where", ["in its transaction", "while it is made"])
 def test_of_two_conflicting_requests_at_once_one_is_refused(
     url: str, where: str, monkeypatch: pytest.MonkeyPatch
@@ -198,17 +204,18 @@ def test_of_two_conflicting_requests_at_once_one_is_refused(
     def held_up(*args: Any, **options: Any) -> Any:
         if threading.current_thread() is first and not arrived.is_set():
             arrived.set()
-            # who queues behind the transaction cannot end before it
-            assert ended.wait(1 if where == "in its transaction" else 60) == (
-                where == "while it is made"
-            )
+            if where == "while it is made":
+                ended.wait()
+            else:
+                wait_for(lambda: value(url, _QUEUED), "the second to queue behind the transaction")
+                assert not ended.is_set()
         return real(*args, **options)
 
     monkeypatch.setattr(module, name, held_up)
     refusals: list[FreqdpError] = []
 
     def second() -> None:
-        arrived.wait(60)
+        arrived.wait()
         try:
             with freqdp_db.connect(url) as db:
                 db.anonymize("city", "cut", name="second")

@@ -839,7 +839,7 @@ def test_metrics_of_a_database_that_hangs(url: str, monkeypatch: pytest.MonkeyPa
 
     def hang(database: Any) -> None:
         asked.append(database)
-        ended.wait(30)
+        ended.wait()
 
     monkeypatch.setattr(metrics, "count_jobs", hang)
     monkeypatch.setattr(metrics, "_MOST_WAIT_S", 0.1)
