@@ -627,16 +627,6 @@ def test_a_build_warns(
     assert all(words in warning for words, warning in zip(said, warnings, strict=True)), warnings
 
 
-def test_data_of_the_whole_world_is_refused(database_url: str) -> None:
-    _brussels(database_url)
-    query(database_url, "UPDATE vans SET lon = lon + 50 WHERE who = 2 AND lon > 4.38 OR who = 3")
-    _add(database_url, *POSITION, source="public.vans")
-    refused = freqdp(database_url, "dataset", "build", "d")
-    assert refused.code == 1
-    assert "21% of the rows lie more than 30 degrees of longitude" in refused.err
-    assert "--srid" in refused.err and "--where" in refused.err
-
-
 def test_a_build_warns_of_an_object_that_is_too_many(database_url: str) -> None:
     _brussels(database_url)
     query(
@@ -731,18 +721,3 @@ def test_builds_by_size(city: str) -> None:
     )
     assert build["bytes"] > 100_000
     assert "kept for" in freqdp(city, "dataset", "builds", in_words=True).out
-
-
-def test_a_view_that_writes_is_refused(database_url: str) -> None:
-    """Nobody writes to a source, whatever its rows call when they are read."""
-    url = database_url
-    _walks(url)
-    query(
-        url,
-        "CREATE FUNCTION grow(geom geometry) RETURNS geometry LANGUAGE plpgsql AS $$ BEGIN "
-        "INSERT INTO public.walks SELECT * FROM public.walks LIMIT 1; RETURN geom; END $$",
-    )
-    query(url, "CREATE VIEW grows AS SELECT who, at, grow(geom) AS geom FROM walks")
-    add = ("dataset", "add", "grows", "--from", "public.grows", "--object", "who", "--time", "at")
-    freqdp(url, *add, "--geom", "geom").refused("read-only transaction")
-    assert value(url, "SELECT count(*) FROM walks") == 240

@@ -20,11 +20,10 @@ from uuid import uuid4
 
 import psycopg
 import pytest
-from library import POINTS, build_points, make_points, opened, release
+from library import POINTS, make_points, opened, release
 from proxy import Proxy
-from psycopg.conninfo import make_conninfo
 from servers import clone_of
-from world import anonymize, freqdp, query, value, verify, wait_for, withdraw, written
+from world import anonymize, as_role, freqdp, query, value, verify, wait_for, withdraw
 
 from freqdp_db.db import jobs, staging
 from freqdp_db.db import published as current
@@ -110,8 +109,8 @@ def left_over(url: str) -> list[Any]:
 
 def test_request_watch_and_query_in_sql(url: str) -> None:
     """No Python on the client: ask, see it move while it is worked on, query the release."""
-    runner = make_conninfo(url, options="-c role=freqdp_runner")
-    analyst = make_conninfo(url, options="-c role=freqdp_analyst")
+    runner = as_role(url, "runner")
+    analyst = as_role(url, "analyst")
     with worker(url) as process, psycopg.connect(runner, autocommit=True) as person:
         wait_for(lambda: query(url, "SELECT 1 FROM freqdp.worker"), "a worker")
         # what the work commits at its end is not committed yet when progress is seen
@@ -156,10 +155,7 @@ def test_request_watch_and_query_in_sql(url: str) -> None:
 
 def test_a_killed_workers_job_is_taken_over(url: str) -> None:
     """On its stored targets: one release, one spend, and it verifies."""
-    with (
-        psycopg.connect(url, autocommit=True) as reader,
-        worker(url, patient=True) as first,
-    ):
+    with psycopg.connect(url, autocommit=True) as reader, worker(url, patient=True) as first:
         # publishing waits for the switch of a view that somebody reads: a moment to be killed in
         anonymize(url, "d", "lg", "--as", "r")
         reader.execute("BEGIN")
@@ -462,38 +458,6 @@ def test_rows_that_the_asker_would_not_see_are_not_read(url: str, asker: str, hi
     assert "may not read world.poi" in value(url, "SELECT error FROM freqdp.job")
 
 
-def test_nothing_is_spent_on_what_can_be_foreseen(database_url: str) -> None:
-    """What the parameters name is read and looked at before the release is recorded and paid for."""
-    points = [
-        (f"o{n % 60}", 60.0 * n, 37.0 * (n * 7 % 60), 53.0 * (n * 3 % 40)) for n in range(360)
-    ]
-    with opened(database_url) as database:
-        build_points(database, "d", make_points(database_url, "points", points))
-    thin = "POLYGON((2.99 36.13, 3.05 36.19, 3.05 36.1900001, 2.99 36.13))"
-    public = ("--region", thin, "--period", "2023-12-31/2024-01-03")
-    freqdp(database_url, "dataset", "set", "d", *public).succeeded()
-    freqdp(database_url, "anonymize", "d", "--method", "strict").refused("too thin")
-    query(
-        database_url,
-        "CREATE TABLE world.far AS SELECT ST_SetSRID(ST_MakePoint(n * 170.0, n * 80.0), 4326) AS geom, "
-        "'c' || n AS kind FROM generate_series(-1, 1) AS n",
-    )
-    far = ("--poi", "world.far", "--category", "kind", "--k", "2", "--l", "2")
-    freqdp(database_url, "anonymize", "d", "--method", "klt", *far).refused("too many to count")
-    assert (
-        query(database_url, "SELECT name FROM freqdp.release") == [] and spends(database_url) == 0
-    )
-
-
-def test_equal_requests_share_a_release(url: str) -> None:
-    first, second = ask(url), ask(url)
-    third = ask(url, '{"new_draw": true}')
-    assert serve(url)[0].done == 3
-    names = dict(query(url, "SELECT job_id, release FROM freqdp.job"))
-    assert names == {first: "d_1", second: "d_1", third: "d_2"}
-    assert spends(url) == 2
-
-
 def test_a_worker_that_lost_its_lease_records_nothing(url: str) -> None:
     """Its release and its spend are one transaction with the job's record: all of it or nothing."""
     from freqdp_db.db.jobs import claim
@@ -632,30 +596,6 @@ def test_current_is_the_newest_private_release(url: str) -> None:
     assert versions == [("a", 1), ("b", 2), ("seeded", 3)]
 
 
-def test_a_foreign_relation_of_that_name_is_left_alone(url: str) -> None:
-    query(url, "CREATE VIEW freqdp_release.d_current AS SELECT 1 AS mine")
-    freqdp(url, "anonymize", "d", "--method", "lg").refused(
-        "d_current", "not a view of the newest release"
-    )
-    assert spends(url) == 0
-
-
-def test_keep_withdraws_what_jobs_made_before(url: str) -> None:
-    anonymize(url, "d", "lg", "--as", "by_hand")
-    for signature in (3, 4, 5):
-        ask(url, f'{{"signature": {signature}, "keep": 2}}')
-        assert serve(url)[0].done == 1
-    states = query(url, "SELECT name, state FROM freqdp.release ORDER BY release_id")
-    assert states == [
-        ("by_hand", "published"), ("d_1", "withdrawn"), ("d_2", "published"), ("d_3", "published"),
-    ]  # fmt: skip
-    query(url, "CREATE VIEW public.mine AS SELECT count(*) FROM freqdp_release.d_2")
-    ask(url, '{"signature": 6, "keep": 1}')
-    assert serve(url)[0].done == 1
-    note = value(url, "SELECT note FROM freqdp.job ORDER BY job_id DESC LIMIT 1")
-    assert "d_2 is withdrawn, but not dropped yet" in note and "public.mine" in note
-
-
 # --- schedules -----------------------------------------------------------------------------------
 
 
@@ -714,29 +654,6 @@ def test_unchanged_data_costs_nothing_unless_it_is_drawn_anew(url: str) -> None:
     assert made == [("d_1",), ("d_1",), ("d_2",)]
     assert "ended by" in freqdp(url, "schedule", "list").succeeded()[0]["ended_reason"]
     freqdp(url, "schedule", "drop", "d").refused("no active schedule")
-
-
-def test_the_list_of_schedules_says_what_runs_and_drop_takes_its_numbers(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("COLUMNS", raising=False)
-    freqdp(
-        url, "schedule", "add", "d", "--at", "@hourly", "--method", "pure-g", "--epsilon", "0.25",
-        "--keep", "3",
-    ).succeeded()  # fmt: skip
-    shown = freqdp(url, "schedule", "list", in_words=True).out
-    assert "pure-g" in shown and "epsilon 0.25 per occurrence" in shown and " 3 " in shown
-    freqdp(url, "schedule", "drop", "2").refused("'2'", "no active schedule")
-    # a dataset goes only when nothing asks for it any more
-    before = written(url)
-    refused = freqdp(url, "dataset", "drop", "d").refused("'d'", "schedule", "0 * * * *")
-    assert "freqdp schedule drop d" in refused["remedy"]
-    assert written(url) == before
-    assert freqdp(url, "schedule", "drop", "1").succeeded()["dataset"] == "d"
-    with opened(url) as database:
-        release(database, "d", "a", signature=3)
-    dropped = freqdp(url, "dataset", "drop", "d", in_words=True)
-    assert "1 of its releases stay published" in dropped.out
 
 
 def test_jobs_of_a_schedule_do_not_pile_up(url: str) -> None:

@@ -11,11 +11,10 @@ from installed import OURS, POINTS, check_tables, query, roles_dropped, whole_jo
 from library import METRIC_SRID, make_points, opened
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from servers import SharedServer, cloned
-from world import freqdp
+from world import as_role, freqdp
 
 from freqdp_db import errors
 from freqdp_db.db import schema
-from freqdp_db.settings import load_settings
 
 
 def test_postgis_in_another_schema(shared_server: SharedServer) -> None:
@@ -70,14 +69,6 @@ def test_two_at_once(empty_database_url: str) -> None:
         found = list(pool.map(schema.upgrade, (first, second)))
         assert sum(bool(result.objects_changed) for result in found) == 1
         schema.require_current(first)
-
-
-@pytest.mark.parametrize("name", ["100%", "a%s", "public", "pg_mine", "x" * 55, "a\0b"])
-def test_unusable_schema_names_are_refused(name: str) -> None:
-    for variable in ("FREQDP_SCHEMA", "FREQDP_RELEASE_SCHEMA"):
-        with pytest.raises(errors.BadInput) as caught:
-            load_settings({variable: name})
-        assert caught.value.remedy
 
 
 @pytest.fixture
@@ -234,7 +225,7 @@ def test_init_by_a_stranger_is_refused(owner_url: str, empty_database_url: str) 
             empty_database_url, "GRANT SELECT ON ALL TABLES IN SCHEMA alone TO freqdp_test_stranger"
         )
         query(owner_url, "UPDATE alone.sql_object SET hash = 'old' WHERE position = 0")
-        stranger = make_conninfo(empty_database_url, options="-c role=freqdp_test_stranger")
+        stranger = as_role(empty_database_url, "test_stranger")
         with opened(stranger, **own) as database, pytest.raises(errors.PermissionMissing) as caught:
             schema.upgrade(database)
         assert "freqdp_test_owner" in caught.value.message + (caught.value.remedy or "")

@@ -27,7 +27,6 @@ from freqdp_db.evaluation.recommendation.choosing import (
     Recommendation,
     choose,
     contender,
-    find_purpose,
     frontier,
     grid_for,
     guaranteed,
@@ -47,11 +46,9 @@ from freqdp_db.evaluation.recommendation.recommend import (
     SHAPES,
     WIDTH,
     Line,
-    RecommendOptions,
     TimeBudget,
     draw_frontier,
     objects_within,
-    parse_minutes,
     split,
     write_page,
 )
@@ -410,35 +407,6 @@ def test_risks(text: str, risk: float | None) -> None:
         return
     with pytest.raises(BadInput, match=r"risk .* is not a share between 0\.1% and 100%"):
         parse_share("--risk", text)
-
-
-@pytest.mark.parametrize("text", ["0", "-1", "1441", "nan", "inf", "soon", ""])
-def test_bad_minutes(text: str) -> None:
-    with pytest.raises(BadInput, match=r"minutes .* is not a number of minutes"):
-        parse_minutes(text)
-
-
-def test_bad_purpose_and_objects() -> None:
-    with pytest.raises(BadInput) as refused:
-        find_purpose("fun")
-    assert refused.value.as_options()["message"] == "--for 'fun' is not known"
-    assert (refused.value.parameter, refused.value.message) == (
-        "purpose",
-        "purpose 'fun' is not known",
-    )
-
-    def options(objects: int | None) -> RecommendOptions:
-        return RecommendOptions.parse(
-            risk="5%", purpose="density", objects=objects, minutes=1, seed=1, roads=None,
-            out=None, force=False,
-        )  # fmt: skip
-
-    for objects in (3, 41, 0, -2):
-        with pytest.raises(BadInput, match=f"objects {objects} is not possible"):
-            options(objects).require_possible(40)
-    with pytest.raises(BadInput, match="nobody to hold out"):
-        options(None).require_possible(3)
-    options(4).require_possible(4)
 
 
 CROWD = [

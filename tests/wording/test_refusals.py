@@ -1,7 +1,8 @@
 """What people get wrong, word for word: each refused with a way out, nothing written, no row shown.
 
 Files of this folder are sessions. `+` must succeed and `$` must be refused: what is said is written
-below it. `!` is SQL. TMP is a folder of the test's own.
+below it. `!` is SQL, `?` is SQL that must be refused. `=` is the name of a file in TMP, a folder of the
+test's own, and `|` is a line of it.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
+import psycopg
+import pytest
 from servers import clone_of
 from snapshots import require_same
 from sources import SECRETS
@@ -26,12 +29,16 @@ def test_on_tables_of_any_kind(sources: str, tmp_path: Path) -> None:
         _require_refused(sources, f"refused_{name}.txt", tmp_path)
 
 
-def test_on_a_city(city: str, tmp_path: Path) -> None:
-    _require_refused(city, "refused_city.txt", tmp_path)
+@pytest.mark.parametrize(
+    "name",
+    ["city", "beside", "windows", "zones", "public", "kept_columns", "files", "names", "in_sql"],
+)
+def test_on_a_city(city: str, name: str, tmp_path: Path) -> None:
+    _require_refused(city, f"refused_{name}.txt", tmp_path)
 
 
 def _require_refused(url: str, name: str, folder: Path) -> None:
-    said, refused = [], []
+    said, refused, files = [], [], {}
     before = written(url)
 
     def require_nothing_written() -> None:
@@ -40,19 +47,29 @@ def _require_refused(url: str, name: str, folder: Path) -> None:
 
     for line in (HERE / name).read_text("utf-8").splitlines():
         mark, _, command = line.partition(" ")
-        if mark in ("#", "+", "!"):
+        if mark in ("#", "+", "!", "=", "|"):
             said.append(line)
             require_nothing_written()
         if mark == "+":
             freqdp(url, *shlex.split(command)).succeeded()
         elif mark == "!":
             query(url, command)
+        elif mark == "=":
+            for old in files:
+                (folder / old).unlink()
+            files = {command: ""}
+        elif mark == "|":
+            (name_of_file,) = files
+            files[name_of_file] += f"{command}\n"
+            (folder / name_of_file).write_text(files[name_of_file], "utf-8")
         if mark in ("+", "!"):
             before = written(url)
-        elif mark == "$":
-            said += [line, *_answer(url, command, folder), ""]
+        elif mark in ("$", "?"):
+            answer = _answer(url, command, folder) if mark == "$" else _answer_in_sql(url, command)
+            said += [line, *answer, ""]
             refused.append(command)
-            assert not any(folder.iterdir()), f"{command} has made a file"
+            there = {file.name: file.read_text("utf-8") for file in folder.iterdir()}
+            assert there == files, f"{command} has made a file"
     require_nothing_written()
     require_same(name, "\n".join(said))
 
@@ -68,3 +85,11 @@ def _answer(url: str, command: str, folder: Path) -> list[str]:
     assert set(document) == {"error", "message", "remedy"}, (command, document)
     said = f"{document['error']}: {document['message']}\n  -> {document['remedy']}"
     return said.replace(str(folder), "TMP").splitlines()
+
+
+def _answer_in_sql(url: str, statement: str) -> list[str]:
+    with pytest.raises(psycopg.Error) as refused:
+        query(url, statement)
+        pytest.fail(f"accepted: {statement}")
+    said = refused.value.diag
+    return f"{said.sqlstate}: {said.message_primary}\n  -> {said.message_hint}".splitlines()
