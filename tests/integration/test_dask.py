@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import socket
 import subprocess
@@ -417,14 +416,6 @@ def test_without_dask(city: str, monkeypatch: pytest.MonkeyPatch) -> None:
         assert said["remedy"] == "pip install 'freqdp_db[dask]'"
     monkeypatch.setenv("FREQDP_ENGINE", "dask")
     freqdp(city, "plan", "city", "--method", "lg").refused("FREQDP_ENGINE=dask", "not installed")
-
-
-def test_methods_that_need_all_trajectories(city: str, cluster: Cluster) -> None:
-    method = "lg+cut"
-    before = value(city, "SELECT count(*) FROM freqdp.release")
-    with pytest.raises(BadInput, match=f"cannot run method {re.escape(method)}: it looks at all"):
-        _release(city, "never", cluster, method=method, seed=None)
-    assert value(city, "SELECT count(*) FROM freqdp.release") == before
 
 
 @pytest.mark.parametrize(

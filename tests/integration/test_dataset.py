@@ -279,26 +279,6 @@ def test_cleaning_counts_every_reason_once(database_url: str) -> None:
     assert kept == [(smallest * 100 + 50,)]
 
 
-def test_points_that_are_none_are_counted(database_url: str) -> None:
-    """NULL, empty, not a number and out of range, in a column of declared and of other points."""
-    for number, kind in enumerate(("geometry(Point, 4326)", "geometry", "geography(Point, 4326)")):
-        _walks(database_url, table=f"walks{number}", position=f"{POINT}::{kind} AS geom")
-        rows = ["NULL", "'SRID=4326;POINT EMPTY'", f"{POINT.replace('lon, lat', '0, 0')}"]
-        if "geometry" in kind:
-            rows.append(f"{POINT.replace('lon, lat', '999, 39.9')}")
-        for row in rows:
-            query(
-                database_url,
-                f"INSERT INTO walks{number} VALUES ('person 1', '2024-06-01', {row}::{kind})",
-            )
-        _add(database_url, source=f"walks{number}", name=f"d{number}")
-        built = _build(database_url, f"d{number}")
-        assert built["samples"] == 240
-        excluded = {reason: count for reason, count in built["excluded"].items() if count}
-        empty_and_far = len(rows) - 2
-        assert excluded == {"null_position": 1, "bad_position": empty_and_far, "null_island": 1}
-
-
 def _metric(url: str, *points: tuple[str, float, float]) -> None:
     """A table of points in metres: EPSG:3413, where coordinates can be negative."""
     query(url, "CREATE TABLE walks (who text, at timestamptz, geom geometry(Point, 3413))")

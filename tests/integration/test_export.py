@@ -34,7 +34,7 @@ from freqdp_db.dataset.registration import Registration, register
 from freqdp_db.db.connection import Database
 from freqdp_db.db.copy import POINTS
 from freqdp_db.db.published import ReleaseReader
-from freqdp_db.errors import AlreadyExists, BadInput, FreqdpError, VerificationFailed
+from freqdp_db.errors import BadInput, FreqdpError, VerificationFailed
 from freqdp_db.methods.registry import find_method
 from freqdp_db.progress import Progress
 from freqdp_db.release.export.exporting import export_release
@@ -433,20 +433,6 @@ def test_default_name(database: Database, tmp_path: Path, monkeypatch: pytest.Mo
     assert len(list(tmp_path.iterdir())) == 4 * (len(FORMATS) + 2) + 1
 
 
-def test_existing_file_needs_force(database: Database, tmp_path: Path) -> None:
-    out = tmp_path / "a.csv"
-    beside = tmp_path / "a.csv.README.txt"
-    beside.write_text("mine")
-    with pytest.raises(AlreadyExists, match="README") as refused:
-        _export(database, "metres", "csv", out)
-    assert "force" in str(refused.value.remedy)
-    assert beside.read_text() == "mine" and not out.exists()
-    _export(database, "metres", "csv", out, overwrite=True)
-    first = out.read_bytes()
-    _export(database, "metres", "csv", out, overwrite=True)
-    assert out.read_bytes() == first
-
-
 def test_folder_that_may_not_be_written(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -526,21 +512,6 @@ def test_changed_table_is_not_exported(database: Database, url: str, tmp_path: P
     with pytest.raises(VerificationFailed, match="were published"):
         _export(database, "changed", "csv", tmp_path / "a.csv")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_table_that_was_dropped_by_hand_is_said_to_be_missing(
-    database: Database, url: str, tmp_path: Path
-) -> None:
-    release(database, "metres", "lost", signature=3, epsilon="0.7")
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute("ALTER TABLE freqdp_release.lost RENAME TO elsewhere")
-    try:
-        with pytest.raises(VerificationFailed, match=r"freqdp_release\.lost is not there"):
-            _export(database, "lost", "csv", tmp_path / "lost.csv")
-        assert not list(tmp_path.iterdir())
-    finally:
-        with psycopg.connect(url, autocommit=True) as connection:
-            connection.execute("ALTER TABLE freqdp_release.elsewhere RENAME TO lost")
 
 
 def test_empty_release(database: Database, url: str, tmp_path: Path) -> None:

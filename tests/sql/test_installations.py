@@ -11,7 +11,7 @@ from installed import OURS, POINTS, check_tables, query, roles_dropped, whole_jo
 from library import METRIC_SRID, make_points, opened
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from servers import SharedServer, cloned
-from world import as_role, freqdp
+from world import freqdp
 
 from freqdp_db import errors
 from freqdp_db.db import schema
@@ -225,7 +225,7 @@ def test_init_by_a_stranger_is_refused(owner_url: str, empty_database_url: str) 
             empty_database_url, "GRANT SELECT ON ALL TABLES IN SCHEMA alone TO freqdp_test_stranger"
         )
         query(owner_url, "UPDATE alone.sql_object SET hash = 'old' WHERE position = 0")
-        stranger = as_role(empty_database_url, "test_stranger")
+        stranger = make_conninfo(empty_database_url, options="-c role=freqdp_test_stranger")
         with opened(stranger, **own) as database, pytest.raises(errors.PermissionMissing) as caught:
             schema.upgrade(database)
         assert "freqdp_test_owner" in caught.value.message + (caught.value.remedy or "")

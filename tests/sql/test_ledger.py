@@ -140,19 +140,12 @@ def test_what_is_no_head_is_bad_input_and_not_a_broken_ledger(spent: str, head: 
 
 
 def test_refusal_says_by_which_releases(spent: str) -> None:
-    refusal = freqdp(spent, "anonymize", "d", "--method", "lg", "--epsilon", "998").refused(
-        "the budget for one occurrence does not allow this (epsilon): requested 998, spent 3 of 1000, "
-        "remaining 997, short by 1; "
-        "spent by d_2 (2), d_1 (1)"
-    )
-    assert "freqdp budget d --unit occurrence --raise 1 --reason TEXT" in refusal["remedy"]
     with opened(spent) as database:
         for number in range(3, 12):
             release(database, "d", f"d_{number}", epsilon=str(number), signature=2)
     refusal = freqdp(spent, "anonymize", "d", "--method", "lg", "--epsilon", "1000").refused(
-        "short by 66"
+        "spent 66 of 1000, remaining 934, short by 66; spent by d_11 (11), d_10 (10), d_9 (9)"
     )
-    assert "spent by d_11 (11), d_10 (10), d_9 (9)" in refusal["message"]
     assert refusal["message"].endswith("d_4 (4) and 3 before")
     assert len(_heads(spent)) == 12
 

@@ -7,6 +7,7 @@ test's own, and `|` is a line of it.
 
 from __future__ import annotations
 
+import re
 import shlex
 from pathlib import Path
 
@@ -39,10 +40,11 @@ def test_on_a_city(city: str, name: str, tmp_path: Path) -> None:
 
 def _require_refused(url: str, name: str, folder: Path) -> None:
     said, refused, files = [], [], {}
-    before = written(url)
+    look = _but_builds if "windows" in name else written
+    before = look(url)
 
     def require_nothing_written() -> None:
-        assert not refused or written(url) == before, f"one of {refused} has written something"
+        assert not refused or look(url) == before, f"one of {refused} has written something"
         refused.clear()
 
     for line in (HERE / name).read_text("utf-8").splitlines():
@@ -63,7 +65,7 @@ def _require_refused(url: str, name: str, folder: Path) -> None:
             files[name_of_file] += f"{command}\n"
             (folder / name_of_file).write_text(files[name_of_file], "utf-8")
         if mark in ("+", "!"):
-            before = written(url)
+            before = look(url)
         elif mark in ("$", "?"):
             answer = _answer(url, command, folder) if mark == "$" else _answer_in_sql(url, command)
             said += [line, *answer, ""]
@@ -72,6 +74,18 @@ def _require_refused(url: str, name: str, folder: Path) -> None:
             assert there == files, f"{command} has made a file"
     require_nothing_written()
     require_same(name, "\n".join(said))
+
+
+_OF_BUILDS = re.compile(
+    r"freqdp\.(build|build_source|population_source|sample|trajectory|location|segment|grid_cell)(_\d+)?"
+)
+
+
+def _but_builds(url: str) -> dict[str, object]:
+    """A window is read before it is known what is refused, and stays for whoever asks next."""
+    found = written(url)
+    del found["relations"]
+    return {what: rows for what, rows in found.items() if not _OF_BUILDS.fullmatch(what)}
 
 
 def _answer(url: str, command: str, folder: Path) -> list[str]:
