@@ -5,11 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from urllib.parse import quote
 
 import psycopg
 import pytest
@@ -17,7 +15,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 from servers import clone_of
 from sources import BUILT, GOOD
-from world import anonymize, freqdp, query, verify, withdraw, written
+from world import anonymize, freqdp, login, query, verify, withdraw, written
 
 from freqdp_db.db.connection import translate, unreachable
 from freqdp_db.errors import ServerRefused
@@ -144,28 +142,15 @@ def test_wrong_database_and_wrong_user(sources: str) -> None:
 
 
 @contextmanager
-def _role(url: str, *statements: str) -> Iterator[str]:
-    """The URL of the same database for a role of its own without any rights but these."""
-    name = f"test_{uuid.uuid4().hex[:12]}"
-    with psycopg.connect(url, autocommit=True) as connection:
-
-        def execute(text: str) -> None:
-            connection.execute(sql.SQL(text).format(role=sql.Identifier(name)))
-
-        execute("CREATE ROLE {role} LOGIN")
-        try:
-            for statement in statements:
-                execute(statement)
-            # logged in by our own means and then no more than that role
-            yield f"{url}&options={quote(f'-c role={name}')}"
-        finally:
-            execute("DROP OWNED BY {role} CASCADE")
-            execute("DROP ROLE {role}")
+def _somebody(url: str, *groups: str) -> Iterator[str]:
+    """The URL of the same database for a login of its own, a member of these roles."""
+    with login(url, *groups) as name:
+        yield make_conninfo(url, options=f"-c role={name}")
 
 
 def test_no_permission_on_the_source(sources: str) -> None:
     before = written(sources)
-    with _role(sources, "GRANT freqdp_admin TO {role}") as url:
+    with _somebody(sources, "freqdp_admin") as url:
         answer = freqdp(url, *ADD, "new")
         refusal = answer.refused("src.good")
         assert refusal["error"] == "PermissionMissing"
@@ -178,14 +163,14 @@ def test_no_permission_on_the_source(sources: str) -> None:
 
 def test_no_permission_on_our_schema(sources: str) -> None:
     before = written(sources)
-    with _role(sources) as url:
+    with _somebody(sources) as url:
         for command in (
             ("dataset", "list"),
             ("anonymize", "built", "--method", "lg"),
             (*ADD, "new"),
         ):
             assert freqdp(url, *command).refused("freqdp")["remedy"]
-    with _role(sources, "GRANT freqdp_analyst TO {role}") as url:
+    with _somebody(sources, "freqdp_analyst") as url:
         for command in (("dataset", "list"), ("anonymize", "built", "--method", "lg")):
             assert freqdp(url, *command).refused("freqdp")["remedy"]
         # an analyst sees what is published, and nothing else
@@ -195,7 +180,7 @@ def test_no_permission_on_our_schema(sources: str) -> None:
 
 def test_no_permission_to_create_schemas(empty_database_url: str) -> None:
     before = written(empty_database_url)
-    with _role(empty_database_url) as url:
+    with _somebody(empty_database_url) as url:
         refusal = freqdp(url, "init").refused("'freqdp'")
         assert refusal["error"] == "PermissionMissing"
         assert "GRANT CREATE ON DATABASE" in refusal["remedy"]

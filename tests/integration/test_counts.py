@@ -12,7 +12,7 @@ from servers import clone_of, filled_once
 from world import add_city, freqdp, query, report, value, verify
 
 from freqdp_db.methods.counts import plan
-from freqdp_db.release import pipeline, planning
+from freqdp_db.release import planning
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "counts.md"
 COUNTS = (
@@ -167,20 +167,3 @@ def test_roads(town: str, tmp_path: Path) -> None:
     metrics = freqdp(town, "evaluate", "town_1").succeeded()["metrics"]
     assert 0.9 < metrics["counts.coverage.roads.road"] <= 1
     assert freqdp(town, "plan", *asked[1:]).succeeded()["steps"][0]["roads_road_margin"] > 0
-
-
-def test_resumed_after_its_draw(town: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was drawn is not drawn again, whatever ended the first run; nothing is spent twice."""
-
-    def fail(*arguments: Any, **more: Any) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as broken:
-        broken.setattr(pipeline.staging, "write_records", fail)
-        freqdp(town, *COUNTS)
-    stored = "SELECT name, place, value FROM freqdp.step_value ORDER BY name, place"
-    drawn = query(town, stored)
-    assert drawn
-    freqdp(town, "release", "resume", "town_1").succeeded()
-    assert query(town, stored) == drawn
-    assert value(town, "SELECT count(*) FROM freqdp.spend WHERE kind = 'spend'") == 1

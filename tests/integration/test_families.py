@@ -216,18 +216,6 @@ def test_a_job_that_replaces_an_unlinked_release_may_follow_it(url: str) -> None
     assert value(url, live) == ["city_4"]
 
 
-def test_a_schedule_of_unlinked_releases_warns(url: str) -> None:
-    made = freqdp(
-        url, "schedule", "add", "city", "--method", "cut", "--at", "@daily", "--keep", "7"
-    ).succeeded()
-    assert made["warning"] == (
-        "Unlinked releases of the same times are joined through their true samples: whoever has two "
-        "undoes much of the unlinking, also whoever kept a copy of one that was withdrawn. So a "
-        "release is refused while an earlier one of overlapping data is out: --keep 1 withdraws that "
-        "one each time, and --beside DATASET_current accepts it."
-    )
-
-
 _STRICT = ("city", "--method", "strict", "--epsilon", "1", "--size", "200")
 
 

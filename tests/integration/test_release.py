@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
@@ -169,11 +168,8 @@ def test_catalogue(released: str) -> None:
     assert freqdp(released, "ledger", "verify", "--head", "0" * 64).code == 3
 
 
-@contextmanager
-def _as_analyst(url: str) -> Iterator[Callable[[str], list[tuple[Any, ...]]]]:
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute("SET ROLE freqdp_analyst")
-        yield lambda statement: connection.execute(statement.encode()).fetchall()
+def _analyst(url: str) -> psycopg.Connection[Any]:
+    return psycopg.connect(as_role(url, "analyst", "-c search_path=public"), autocommit=True)
 
 
 def test_seeded_release_is_not_private(city: str) -> None:
@@ -185,11 +181,12 @@ def test_seeded_release_is_not_private(city: str) -> None:
     assert "do not publish" in value(
         city, "SELECT obj_description('freqdp_release.seeded'::regclass)"
     )
-    with _as_analyst(city) as read:
-        assert read("SELECT name, granted FROM freqdp_release.catalog") == [("seeded", False)]
+    with _analyst(city) as reader:
+        shown = reader.execute("SELECT name, granted FROM freqdp_release.catalog").fetchall()
+        assert shown == [("seeded", False)]
         for relation in ("seeded", "seeded_line"):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
-                read(f"SELECT * FROM freqdp_release.{relation}")
+                reader.execute(f"SELECT * FROM freqdp_release.{relation}".encode())
     # the same seed gives the same table, row by row; it spends all the same
     anonymize(city, "city", "lg", "--seed", "7", "--as", "again", "--new-draw")
     assert same_rows(city, "freqdp_release.seeded", "freqdp_release.again")
@@ -393,11 +390,6 @@ def test_verify_does_not_care_for_physical_order(released: str) -> None:
     query(released, "CREATE INDEX by_place ON freqdp_release.r (sampled_at DESC)")
     query(released, "CLUSTER freqdp_release.r USING by_place")
     verify(released, "r")
-
-
-def _analyst(url: str) -> psycopg.Connection[Any]:
-    options = "-c role=freqdp_analyst -c search_path=public"
-    return psycopg.connect(make_conninfo(url, options=options), autocommit=True)
 
 
 def _state(url: str) -> tuple[str, list[str]]:

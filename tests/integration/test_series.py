@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -245,31 +243,6 @@ def test_keep_drops_the_oldest_windows_whenever_they_were_made(city: str) -> Non
     assert _partitions(city) == [_named(DAYS[2]), _named(DAYS[3])]
     assert value(city, "SELECT count(*) FROM freqdp.build WHERE dropped_at IS NULL "
                  "AND time_window IS NOT NULL AND time_window < '2024-03-05'") == 0  # fmt: skip
-
-
-def test_two_workers_make_no_window_twice(city: str) -> None:
-    since = value(
-        city, "SELECT to_char((now() AT TIME ZONE 'UTC') - interval '3 days', 'YYYY-MM-DD')"
-    )
-    freqdp(city, "schedule", "add", "city", *CUT, *NIGHTLY, "--since", since).succeeded()
-    query(city, "UPDATE freqdp.schedule SET next_at = now()")
-    # a worker takes signals: each is a process of its own
-    running = [
-        subprocess.Popen(
-            [sys.executable, "-m", "freqdp_db", "--dsn", city, "worker", "--once"],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        for _ in range(2)
-    ]
-    # whoever finds the dataset being built puts its job off
-    assert {process.wait() for process in running} <= {0, 6}
-    while value(city, "SELECT count(*) FROM freqdp.job WHERE state IN ('waiting', 'running')"):
-        serve(city)
-    assert len(_partitions(city)) == 3
-    assert query(city, "SELECT count(*), count(DISTINCT release_id) FROM freqdp.spend "
-                 "WHERE kind = 'spend'") == [(3, 3)]  # fmt: skip
-    freqdp(city, "ledger", "verify").succeeded()
 
 
 def test_requests_in_sql(city: str) -> None:

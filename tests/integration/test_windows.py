@@ -183,11 +183,6 @@ def test_all_windows_together_have_every_row_once(city: str) -> None:
             built = freqdp(city, "dataset", "build", column, "--window", day).succeeded()
             assert (built["rows"], built["time_window"]) == (rows, day), column
         assert freqdp(city, "dataset", "show", column).succeeded()["current_build"] is None
-    freqdp(
-        city, "dataset", "add", "numbers", "--from", "w.t", "--object", "object_id", "--time", "s",
-        "--geom", "geom",
-    ).succeeded()  # fmt: skip
-    freqdp(city, "dataset", "build", "numbers", "--window", MONDAY).refused("not declared")
 
 
 def test_a_window_is_found_by_an_index_and_its_lack_is_said(city: str) -> None:

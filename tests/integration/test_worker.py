@@ -139,37 +139,6 @@ def test_request_watch_and_query_in_sql(url: str) -> None:
 # --- killed, cancelled, stopped ------------------------------------------------------------------
 
 
-def test_a_killed_workers_job_is_taken_over(url: str) -> None:
-    """On its stored targets: one release, one spend, and it verifies."""
-    with psycopg.connect(url, autocommit=True) as reader, worker(url, patient=True) as first:
-        # publishing waits for the switch of a view that somebody reads: a moment to be killed in
-        anonymize(url, "d", "lg", "--as", "r")
-        reader.execute("BEGIN")
-        reader.execute("SELECT * FROM freqdp_release.d_current LIMIT 1")
-        job = ask(url, '{"signature": 4}')
-        logged = (
-            "SELECT 1 FROM freqdp.release_step WHERE release_id = 2 AND step = 2 AND digest <> ''"
-        )
-        wait_for(lambda: query(url, logged), "targets")
-        drawn = query(
-            url, "SELECT * FROM freqdp.pf_target WHERE release_id = 2 ORDER BY 1, 2, 3, 4"
-        )
-        first.kill()
-        first.wait()
-        reader.execute("ROLLBACK")
-        assert state(url, job) == "running"
-        query(url, "UPDATE freqdp.job_queue SET lease_until = now() - interval '1 s'")
-        with worker(url):
-            wait_for(lambda: state(url, job) == "done", "the second worker")
-    assert (
-        query(url, "SELECT * FROM freqdp.pf_target WHERE release_id = 2 ORDER BY 1, 2, 3, 4")
-        == drawn
-    )
-    assert query(url, "SELECT attempts, release FROM freqdp.job") == [(2, "d_1")]
-    assert spends(url) == 2 and left_over(url) == []
-    verify(url, "d_1")
-
-
 @contextmanager
 def publishing(url: str) -> Iterator[int]:
     """A job whose worker waits to publish, until the block ends: for a view that somebody reads."""

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 from library import build_points, make_points, opened, release
 from psycopg import sql
-from psycopg.conninfo import make_conninfo
+from world import as_role
 
 from freqdp_db.db import schema
 from freqdp_db.db.connection import Database
@@ -161,12 +161,8 @@ def test_what_was_answered_costs_nothing(points: str) -> None:
                 )
 
 
-def _as(url: str, role: str) -> str:
-    return make_conninfo(url, options=f"-c role={role}")
-
-
 def test_a_runner_asks_and_forges_nothing(points: str) -> None:
-    with psycopg.connect(_as(points, "freqdp_runner"), autocommit=True) as runner:
+    with psycopg.connect(as_role(points, "runner"), autocommit=True) as runner:
         row = runner.execute("SELECT freqdp.request_release('d', 'lg', 1.5)").fetchone()
         assert row == (1,)
         assert runner.execute(
