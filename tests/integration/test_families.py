@@ -228,16 +228,12 @@ def test_a_guarantee_beside_true_samples(url: str) -> None:
         "covers them and no sum counts them"
     )
     assert freqdp(url, "plan", *_STRICT).succeeded()["guarantee"]["not_protected"] == [*alone, said]
-    assert f"Not protected: {said}." in _words(freqdp(url, "plan", *_STRICT, in_words=True).out)
-    made = freqdp(url, "anonymize", *_STRICT, "--as", "guaranteed", in_words=True)
-    assert f"Not protected: {said}." in _words(made.out)
+    freqdp(url, "anonymize", *_STRICT, "--as", "guaranteed").succeeded()
     published = value(url, "SELECT guarantee -> 'not_protected' FROM freqdp_release.catalog "
                       "WHERE name = 'guaranteed'")  # fmt: skip
     assert published == [*alone, said]
     budget = freqdp(url, "budget", "city").succeeded()
     assert budget["other_units"][0]["true_samples"] == ["pieces (cut)"]
-    shown = _words(freqdp(url, "budget", "city", in_words=True).out)
-    assert "are not in this sum. Published with true samples: pieces (cut)." in shown
     # what analysts cannot read is no such release
     withdraw(url, "pieces")
     anonymize(url, "city", "cut", "--hold", "--as", "kept")
@@ -253,10 +249,7 @@ def test_true_samples_beside_a_guarantee(url: str) -> None:
     for method in ("lg", "cut", "glove"):
         planned = freqdp(url, "plan", "city", "--method", method).succeeded()
         assert said in planned["guarantee"]["not_protected"]
-    held = freqdp(
-        url, "anonymize", "city", "--method", "lg", "--hold", "--as", "edited", in_words=True
-    )
-    assert f"Not protected: {said}." in _words(held.out)
+    anonymize(url, "city", "lg", "--hold", "--as", "edited")
     approved = freqdp(url, "release", "approve", "edited", in_words=True)
     assert f"Not protected: {said}." in _words(approved.out)
     assert (
@@ -294,15 +287,8 @@ def test_one_object_is_protected(url: str, tmp_path: Path) -> None:
     )
     assert f"given as epsilon for {one}: " in refused["remedy"]
     assert "--unit person --raise" in refused["remedy"]
-    shown = _words(freqdp(url, "budget", "city", in_words=True).out)
-    assert f"Budget for {one}: rho 0.0243" in shown
-    assert f"Together they are differentially private for {one} with all its data" in shown
     planned = _words(freqdp(url, "plan", "city", "--method", "strict", in_words=True).out)
     assert f"would spend rho 0.088152776533 for {one} of the" in planned
-    priced = freqdp(
-        url, "schedule", "add", "city", "--method", "strict", "--at", "@daily", in_words=True
-    )
-    assert f"costs rho 0.088152776533 for {one}; the budget" in _words(priced.out)
 
 
 def test_the_ledger_says_which_releases_its_bound_does_not_cover(url: str) -> None:
