@@ -397,17 +397,6 @@ def _hundred(url: str, lon: str, lat: str) -> None:
     )
 
 
-def test_data_too_wide_for_a_zone(database_url: str) -> None:
-    _hundred(database_url, "-9 + 0.9 * i", "40 + 0.1 * i")
-    _add(database_url)
-    refusal = freqdp(database_url, "dataset", "build", "d").refused("UTM zone")
-    assert "--srid" in refusal["remedy"]
-    freqdp(database_url, "dataset", "drop", "d").succeeded()
-    _add(database_url, "--srid", "3035")
-    built = _build(database_url)
-    assert (built["srid"], built["samples"]) == (3035, 100)
-
-
 def test_across_the_date_line(database_url: str) -> None:
     """179.9 and -179.9 are neighbours in zone 1 or 60; the median of degrees does not know."""
     _hundred(database_url, "CASE WHEN i % 3 = 0 THEN 179.9 ELSE -179.9 END", "-17 + 0.001 * i")
@@ -664,13 +653,6 @@ def test_show_says_what_is_public_and_whose_budgets(database_url: str) -> None:
 def _lines(url: str, *arguments: str) -> list[str]:
     """What a person reads."""
     return freqdp(url, *arguments, in_words=True).out.splitlines()
-
-
-def test_a_name_that_differs_in_capitals_is_offered(database_url: str) -> None:
-    query(database_url, 'CREATE SCHEMA "Fleet"; CREATE TABLE "Fleet"."Ping" (who int)')
-    more = ("--object", "who", "--time", "at", "--geom", "g")
-    add = freqdp(database_url, "dataset", "add", "d", "--from", "fleet.ping", *more)
-    assert add.refused()["remedy"] == 'there is "Fleet"."Ping": write it so'
 
 
 def test_projected_columns(database_url: str) -> None:
