@@ -34,6 +34,7 @@ from freqdp_db.methods.synthesis.plan import (
     SCALE,
     ClipLoss,
     Draw,
+    Grids,
     find_significant_classes,
     plan_of,
     second_round,
@@ -48,6 +49,7 @@ from freqdp_db.methods.synthesis.public import (
     SyntheticOptions,
 )
 from freqdp_db.methods.synthesis.roads import road_net
+from freqdp_db.methods.synthesis.sampling import lattice
 from freqdp_db.methods.synthesis.steps import StrictStep
 from freqdp_db.methods.synthesis.trips import cut_trips
 from freqdp_db.methods.synthesis.vectors import draw, measured
@@ -554,6 +556,16 @@ def test_steps_too_short_for_a_wide_area_are_refused() -> None:
     with pytest.raises(BadInput, match="every 1s is too short"):
         AdaTraceStep().require_possible(options, 100, 1000)
     AdaTraceStep().require_possible(replace(options, every=60_000_000), 100, 1000)
+
+
+def test_an_area_without_room_is_refused() -> None:
+    sliver = Corners(
+        np.array([0.0, 20_000.0, 20_000.0, 0.0, 0.0]),
+        9_000.0 + np.array([0.0, 0.0, 0.001, 0.001, 0.0]),
+        np.array([0, 5]),
+    )  # fmt: skip
+    with pytest.raises(BadInput, match="too thin"):
+        lattice(Grids(Region(0.0, 0.0, 20_000.0, 18_000.0, sliver), 6, 5, 1, 3), 60_000_000)
 
 
 # --- what the owner said, in degrees ---------------------------------------------------------------
