@@ -12,15 +12,21 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import psycopg
 import pytest
 from psycopg import sql
+from psycopg.conninfo import make_conninfo
 
 from freqdp_db.cli import main
+from freqdp_db.db.connection import Database
+from freqdp_db.evaluation.evaluate import approve_within_limit
 from freqdp_db.evaluation.recommendation import choosing
+from freqdp_db.jobs.worker import Worker, WorkerStats
+from freqdp_db.settings import Settings
 
 ADD_CITY = ("dataset", "add", "city", "--from", "demo.city", "--object", "object_id",
             "--time", "at", "--geom", "geom")  # fmt: skip
@@ -88,6 +94,28 @@ def verify(url: str, release: str) -> dict[str, Any]:
     found = freqdp(url, "release", "verify", release).succeeded()
     assert found["verified"] is True
     return dict(found)
+
+
+def serve(url: str) -> WorkerStats:
+    """Do the jobs that are due, in this process."""
+    database = Database(url, Settings(dsn=url), "tests")
+    try:
+        return Worker(database, approve_within_limit).serve(once=True)
+    finally:
+        database.close()
+
+
+def as_role(url: str, kind: str, *options: str) -> str:
+    """The URL of the same database for one of our group roles, such as analyst."""
+    return make_conninfo(url, options=" ".join((f"-c role=freqdp_{kind}", *options)))
+
+
+def report(url: str, release: str, folder: Path, *options: str) -> str:
+    """The page that `release report` writes."""
+    out = folder / f"{release}.html"
+    asked = ("release", "report", release, "--out", str(out), "--force", *options)
+    freqdp(url, *asked).succeeded()
+    return out.read_text("utf-8")
 
 
 def try_only(monkeypatch: pytest.MonkeyPatch, *labels: str) -> None:

@@ -11,9 +11,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from psycopg.conninfo import make_conninfo
 from servers import SharedServer, cloned
-from world import anonymize
+from world import anonymize, as_role
 
 from freqdp_db.cli import main as completion
 
@@ -68,7 +67,7 @@ def test_names(url: str) -> None:
     assert completion.releases("published")(given, "") == ["held_one", "open_one"]
     assert completion.releases("held")(given, "") == ["held_one"]
     assert completion.releases("running")(given, "") == []
-    analyst = _context(dsn=make_conninfo(url, options="-c role=freqdp_analyst"))
+    analyst = _context(dsn=as_role(url, "analyst"))
     assert completion.releases("published")(analyst, "o") == ["open_one"]
     assert completion.datasets(analyst, "") == []
 

@@ -19,8 +19,7 @@ from typing import Any
 import psycopg
 import pytest
 import typer
-from psycopg.conninfo import make_conninfo
-from world import freqdp, query, try_only
+from world import as_role, freqdp, query, try_only
 
 from freqdp_db.cli.main import app
 
@@ -103,7 +102,7 @@ def _run(url: str, *pages: str) -> list[str]:
     """Type what the pages show, one after the other; gives back the commands."""
     commands: list[str] = []
     recommended = None
-    analyst = make_conninfo(url, options="-c role=freqdp_analyst")
+    analyst = as_role(url, "analyst")
     with psycopg.connect(url, autocommit=True) as owner:
         for step in (step for page in pages for step in _steps(page)):
             if step.command is not None:

@@ -20,11 +20,10 @@ import jinja2
 import psycopg
 import pytest
 import typer
-from psycopg.conninfo import make_conninfo
 from servers import SharedServer, cloned
 from sqlalchemy.engine import make_url
 from test_readme import QUERY, SOURCE
-from world import anonymize, freqdp, query, value
+from world import anonymize, as_role, freqdp, query, value
 
 import freqdp_db
 from freqdp_db.cli import main
@@ -45,7 +44,7 @@ def url(shared_server: SharedServer, city_db: str) -> Iterator[str]:
 
 
 def _as_analyst(url: str, statement: str) -> list[Any]:
-    with psycopg.connect(make_conninfo(url, options="-c role=freqdp_analyst")) as reader:
+    with psycopg.connect(as_role(url, "analyst")) as reader:
         return reader.execute(statement.replace("vans", "city").encode()).fetchall()
 
 

@@ -42,7 +42,10 @@ _COMMANDS: dict[str, tuple[tuple[str, ...], set[int]]] = {
 }
 _REQUEST = """SELECT freqdp.request_release('city', 'lg', 0.1,
     '{"signature": 3, "rebuild": true, "new_draw": true}')"""
-_SESSIONS = "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'freqdp %'"
+_SESSIONS = (
+    "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'freqdp %' "
+    "AND datname = current_database()"
+)
 _RELEASES = "SELECT name, state FROM freqdp.release ORDER BY release_id"
 _NOT_DONE = "SELECT job_id, state, error FROM freqdp.job WHERE state <> 'done'"
 _NOT_PAID_ONCE = """

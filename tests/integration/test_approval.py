@@ -7,14 +7,10 @@ from typing import Any
 
 import psycopg
 import pytest
-from library import opened
-from psycopg.conninfo import make_conninfo
-from world import anonymize, freqdp, query, value, verify
+from world import anonymize, as_role, freqdp, query, serve, value, verify
 
 from freqdp_db.dataset import memory
 from freqdp_db.errors import TooExposed
-from freqdp_db.evaluation.evaluate import approve_within_limit
-from freqdp_db.jobs.worker import Worker, WorkerStats
 from freqdp_db.release import pipeline, verification
 from freqdp_db.release.approving import Exposure
 
@@ -22,7 +18,7 @@ LITTLE = ("--epsilon", "0.5", "--signature", "3")
 
 
 def _readable(url: str, relation: str) -> bool:
-    with psycopg.connect(make_conninfo(url, options="-c role=freqdp_analyst")) as reader:
+    with psycopg.connect(as_role(url, "analyst")) as reader:
         try:
             reader.execute(f"SELECT FROM freqdp_release.{relation} LIMIT 1".encode())
         except (psycopg.errors.InsufficientPrivilege, psycopg.errors.UndefinedTable):
@@ -66,7 +62,7 @@ def test_an_analyst_is_sent_to_a_curator_and_never_given_a_way_round(
 ) -> None:
     anonymize(city, "city", "lg", *LITTLE, "--hold", "--as", "held")
     anonymize(city, "city", "lg", *LITTLE, "--seed", "1", "--as", "seeded")
-    analyst = make_conninfo(city, options="-c role=freqdp_analyst")
+    analyst = as_role(city, "analyst")
     out = str(tmp_path / "file")
     for command in (("export", "--format", "csv"), ("report", "--public")):
         verb, *options = command
@@ -80,7 +76,7 @@ def test_an_analyst_is_sent_to_a_curator_and_never_given_a_way_round(
             assert way in refused["remedy"]
             assert "GRANT" not in refused["remedy"]
     assert not list(tmp_path.iterdir())
-    auditor = make_conninfo(city, options="-c role=freqdp_auditor")
+    auditor = as_role(city, "auditor")
     freqdp(city, "release", "approve", "held").succeeded()
     refused = freqdp(auditor, "release", "export", "held", "--format", "csv").refused("held")
     assert "GRANT freqdp_analyst TO" in refused["remedy"]
@@ -93,12 +89,6 @@ def test_an_older_release_that_is_approved_does_not_replace_the_newest(city: str
     assert "now city_2" in value(
         city, "SELECT obj_description('freqdp_release.city_current'::regclass)"
     )
-
-
-def test_what_is_seeded_is_never_approved(city: str) -> None:
-    made = anonymize(city, "city", "lg", *LITTLE, "--hold", "--seed", "1")
-    assert (made["held"], made["readers"]) == (False, "curators")
-    freqdp(city, "release", "approve", "city_1").refused("never granted")
 
 
 @pytest.mark.parametrize(
@@ -147,11 +137,6 @@ def _ask(url: str, options: str = "{}") -> None:
           options)  # fmt: skip
 
 
-def _serve(url: str) -> WorkerStats:
-    with opened(url) as database:
-        return Worker(database, approve_within_limit).serve(once=True)
-
-
 def test_jobs_are_approved_within_the_limit_and_refused_above_it(
     city: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,7 +144,7 @@ def test_jobs_are_approved_within_the_limit_and_refused_above_it(
     monkeypatch.setattr("freqdp_db.evaluation.evaluate.evaluate", lambda *of, **options: much)
     freqdp(city, "dataset", "set", "city", "--max-exposure", "5%").succeeded()
     _ask(city, '{"keep": 1}')
-    assert _serve(city).refused == 1
+    assert serve(city).refused == 1
     ((state, error, release),) = query(city, "SELECT state, error, release FROM freqdp.job")
     assert (state, release) == ("refused", "city_1")
     assert "more than the dataset allows (5% of a person)" in error
@@ -168,7 +153,7 @@ def test_jobs_are_approved_within_the_limit_and_refused_above_it(
     anonymize(city, "city", "lg", *LITTLE, "--new-draw", "--as", "quiet")
     _measured(city, "quiet", 0.01)
     _ask(city, '{"keep": 1}')  # an equal request: answered by the newest that is there
-    assert _serve(city).done == 1
+    assert serve(city).done == 1
     assert _readable(city, "quiet")
     states = query(city, "SELECT name, state, held FROM freqdp.release ORDER BY release_id")
     assert states == [("city_1", "published", True), ("quiet", "published", False)]
@@ -194,7 +179,7 @@ def test_a_job_measures_what_it_has_just_verified(
     counted(verification, "run_steps")
     freqdp(city, "dataset", "set", "city", "--max-exposure", "100%").succeeded()
     _ask(city)
-    assert _serve(city).done == 1
+    assert serve(city).done == 1
     assert _readable(city, "city_1") and value(city, "SELECT count(*) FROM freqdp.metric") > 0
     assert sorted(calls) == ["load_trajectories", "run_steps", "run_steps"]
 
@@ -202,6 +187,6 @@ def test_a_job_measures_what_it_has_just_verified(
 def test_a_job_that_asks_to_be_held_waits_for_a_person(city: str) -> None:
     freqdp(city, "dataset", "set", "city", "--max-exposure", "100%").succeeded()
     _ask(city, '{"hold": true}')
-    assert _serve(city).done == 1
+    assert serve(city).done == 1
     assert value(city, "SELECT held FROM freqdp.release") is True
     assert value(city, "SELECT count(*) FROM freqdp.metric") == 0

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
-import threading
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-from urllib.parse import quote
 
 import psycopg
 import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
-from servers import SharedServer, clone_of, cloned
+from servers import clone_of
 from sources import BUILT, GOOD
-from world import anonymize, freqdp, query, value, verify, withdraw, written
+from world import anonymize, freqdp, login, query, verify, withdraw, written
 
 from freqdp_db.db.connection import translate, unreachable
 from freqdp_db.errors import ServerRefused
@@ -146,54 +141,16 @@ def test_wrong_database_and_wrong_user(sources: str) -> None:
     assert PASSWORD not in answer.out + answer.err
 
 
-def test_wrong_password() -> None:
-    """A server that asks for the password and does not take it."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        thread = threading.Thread(target=_deny, args=(listening,), daemon=True)
-        thread.start()
-        port = listening.getsockname()[1]
-        answer = freqdp(
-            f"postgresql://u:{PASSWORD}@127.0.0.1:{port}/db?sslmode=disable", "dataset", "list"
-        )
-        thread.join(10)
-    answer.refused("password authentication failed")
-    assert PASSWORD not in answer.out + answer.err
-
-
-def _deny(listening: socket.socket) -> None:
-    """As much of PostgreSQL's protocol as it takes to refuse a password."""
-    connection, _ = listening.accept()
-    with connection:
-        connection.recv(4096)
-        connection.sendall(b"R" + (8).to_bytes(4) + (3).to_bytes(4))
-        connection.recv(4096)
-        fields = b'SFATAL\0VFATAL\0C28P01\0Mpassword authentication failed for user "u"\0\0'
-        connection.sendall(b"E" + (len(fields) + 4).to_bytes(4) + fields)
-
-
 @contextmanager
-def _role(url: str, *statements: str) -> Iterator[str]:
-    """The URL of the same database for a role of its own without any rights but these."""
-    name = f"test_{uuid.uuid4().hex[:12]}"
-    with psycopg.connect(url, autocommit=True) as connection:
-
-        def execute(text: str) -> None:
-            connection.execute(sql.SQL(text).format(role=sql.Identifier(name)))
-
-        execute("CREATE ROLE {role} LOGIN")
-        try:
-            for statement in statements:
-                execute(statement)
-            # logged in by our own means and then no more than that role
-            yield f"{url}&options={quote(f'-c role={name}')}"
-        finally:
-            execute("DROP OWNED BY {role} CASCADE")
-            execute("DROP ROLE {role}")
+def _somebody(url: str, *groups: str) -> Iterator[str]:
+    """The URL of the same database for a login of its own, a member of these roles."""
+    with login(url, *groups) as name:
+        yield make_conninfo(url, options=f"-c role={name}")
 
 
 def test_no_permission_on_the_source(sources: str) -> None:
     before = written(sources)
-    with _role(sources, "GRANT freqdp_admin TO {role}") as url:
+    with _somebody(sources, "freqdp_admin") as url:
         answer = freqdp(url, *ADD, "new")
         refusal = answer.refused("src.good")
         assert refusal["error"] == "PermissionMissing"
@@ -206,14 +163,14 @@ def test_no_permission_on_the_source(sources: str) -> None:
 
 def test_no_permission_on_our_schema(sources: str) -> None:
     before = written(sources)
-    with _role(sources) as url:
+    with _somebody(sources) as url:
         for command in (
             ("dataset", "list"),
             ("anonymize", "built", "--method", "lg"),
             (*ADD, "new"),
         ):
             assert freqdp(url, *command).refused("freqdp")["remedy"]
-    with _role(sources, "GRANT freqdp_analyst TO {role}") as url:
+    with _somebody(sources, "freqdp_analyst") as url:
         for command in (("dataset", "list"), ("anonymize", "built", "--method", "lg")):
             assert freqdp(url, *command).refused("freqdp")["remedy"]
         # an analyst sees what is published, and nothing else
@@ -223,7 +180,7 @@ def test_no_permission_on_our_schema(sources: str) -> None:
 
 def test_no_permission_to_create_schemas(empty_database_url: str) -> None:
     before = written(empty_database_url)
-    with _role(empty_database_url) as url:
+    with _somebody(empty_database_url) as url:
         refusal = freqdp(url, "init").refused("'freqdp'")
         assert refusal["error"] == "PermissionMissing"
         assert "GRANT CREATE ON DATABASE" in refusal["remedy"]
@@ -294,20 +251,6 @@ def test_longest_names(database_url: str) -> None:
         verify(database_url, name)
 
 
-def test_index_names_are_taken_too(database_url: str) -> None:
-    """A release may not be called as another one's index is, nor the other way round."""
-    query(database_url, GOOD.partition("CREATE TABLE src.empty")[0])
-    freqdp(database_url, *ADD, "d").succeeded()
-    freqdp(database_url, "dataset", "build", "d").succeeded()
-    freqdp(database_url, "anonymize", "d", "--as", "x_geom_idx", "--method", "pure-g").succeeded()
-    spent = value(database_url, "SELECT spent FROM freqdp.budget")
-    refusal = freqdp(database_url, "anonymize", "d", "--method", "lg", "--as", "x").refused(
-        "x_geom_idx"
-    )
-    assert refusal["error"] == "AlreadyExists"
-    assert value(database_url, "SELECT spent FROM freqdp.budget") == spent
-
-
 def test_disk_full_is_told(database_url: str) -> None:
     """The server's own error, by its SQLSTATE."""
     with psycopg.connect(database_url) as connection, pytest.raises(psycopg.Error) as caught:
@@ -317,79 +260,3 @@ def test_disk_full_is_told(database_url: str) -> None:
     assert isinstance(told, ServerRefused)
     assert "disk" in told.message
     assert told.remedy is not None and "free space" in told.remedy
-
-
-@pytest.fixture
-def tiny_disk(shared_server: SharedServer, city_db: str) -> Iterator[str]:
-    """The city in a database whose new tables go to a disk of half a megabyte."""
-    server = shared_server.get()
-    if server.data_dir is None or os.geteuid() != 0:
-        pytest.skip("needs root and a server on this machine, to mount a small disk for it")
-    place = Path(server.data_dir).parent / f"tiny-{uuid.uuid4().hex[:8]}"
-    place.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", str(place)], check=False
-    )
-    if mounted.returncode != 0:
-        place.rmdir()
-        pytest.skip("mounting is not allowed here")
-    owner = (Path(server.data_dir) / "cluster").stat()
-    os.chown(place, owner.st_uid, owner.st_gid)
-    place.chmod(0o700)
-    name = sql.Identifier(place.name)
-    try:
-        with psycopg.connect(server.dsn, autocommit=True) as connection:
-            connection.execute(
-                sql.SQL("CREATE TABLESPACE {} LOCATION {}").format(name, sql.Literal(str(place)))
-            )
-            with cloned(server, city_db) as url:
-                database = sql.Identifier(str(psycopg.conninfo.conninfo_to_dict(url)["dbname"]))
-                connection.execute(
-                    sql.SQL("ALTER DATABASE {} SET default_tablespace = {}").format(database, name)
-                )
-                yield url
-            connection.execute(sql.SQL("DROP TABLESPACE {}").format(name))
-    finally:
-        subprocess.run(["umount", str(place)], check=True)
-        place.rmdir()
-
-
-def _more_disk(url: str) -> None:
-    query(url, f"ALTER DATABASE {psycopg.conninfo.conninfo_to_dict(url)['dbname']} "
-          "SET default_tablespace = ''")  # fmt: skip
-
-
-def test_disk_full_while_building(tiny_disk: str) -> None:
-    before = written(tiny_disk)
-    freqdp(tiny_disk, "dataset", "build", "city").refused("disk", "full")
-    assert _but_leftovers(written(tiny_disk)) == before
-    _more_disk(tiny_disk)
-    assert freqdp(tiny_disk, "dataset", "build", "city").succeeded()["trajectories"] == 40
-    assert _leftovers(written(tiny_disk)) == []
-
-
-def test_disk_full_while_writing_a_release(tiny_disk: str) -> None:
-    freqdp(tiny_disk, "anonymize", "city", "--method", "lg").refused("disk", "full")
-    assert query(tiny_disk, "SELECT name FROM freqdp_release.catalog") == []
-    _more_disk(tiny_disk)
-    answer = anonymize(tiny_disk, "city", "lg")
-    assert (answer["resumed"], answer["state"]) == (True, "published")
-    assert value(tiny_disk, "SELECT count(*) FROM freqdp.spend WHERE kind = 'spend'") == 1
-    assert _leftovers(written(tiny_disk)) == []
-
-
-def _is_leftover(name: str) -> bool:
-    return name.startswith("staging_") or name.endswith(
-        ("_2", "_2_pkey", "_2_build_id_cell_id_idx")
-    )
-
-
-def _leftovers(state: dict[str, Any]) -> list[str]:
-    return [n for s, n, _ in state["relations"] if s == "freqdp" and n.startswith("staging_")]
-
-
-def _but_leftovers(state: dict[str, Any]) -> dict[str, Any]:
-    """What is left when the private tables of the failed build are looked past."""
-    kept = [r for r in state["relations"] if not _is_leftover(r[1])]
-    rest = {k: v for k, v in state.items() if k != "relations" and not _is_leftover(k)}
-    return {"relations": kept, **rest}

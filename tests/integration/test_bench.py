@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from world import ADD_CITY, freqdp, query
+from world import freqdp, query
 
 from freqdp_db.paper import bench
 from freqdp_db.paper.bench import PipelineRun, growth_exponent
@@ -14,17 +14,6 @@ from freqdp_db.paper.strategies import STRATEGIES, Strategy
 from freqdp_db.search.nearest import Nearest
 
 NAMES = [*STRATEGIES, "gist"]
-
-
-@pytest.fixture
-def city(database_url: str) -> str:
-    for command in (
-        ("load", "demo", "--objects", "30", "--days", "1"),
-        ADD_CITY,
-        ("dataset", "build", "city"),
-    ):
-        assert freqdp(database_url, *command).code == 0
-    return database_url
 
 
 def _schemas(url: str) -> set[str]:
@@ -41,7 +30,7 @@ def test_search(city: str) -> None:
     assert done.code == 0, done.err
     document = json.loads(done.out)
     assert document["answers_equal"] is True
-    assert [run["trajectories"] for run in document["runs"]] == [10, 30]
+    assert [run["trajectories"] for run in document["runs"]] == [10, 40]
     assert [s["name"] for s in document["strategies"]] == NAMES
     for strategy in document["strategies"]:
         assert strategy["us_per_query"] > 0 and strategy["distances_per_query"] > 0

@@ -9,10 +9,10 @@ from typing import Any
 import pyogrio
 import pytest
 from servers import clone_of, filled_once
-from world import add_city, freqdp, query, value, verify
+from world import add_city, freqdp, query, report, value, verify
 
 from freqdp_db.methods.counts import plan
-from freqdp_db.release import pipeline, planning
+from freqdp_db.release import planning
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "counts.md"
 COUNTS = (
@@ -94,9 +94,7 @@ def test_a_sparse_domain(town: str, monkeypatch: pytest.MonkeyPatch, tmp_path: P
     metrics = freqdp(town, "evaluate", "town_1").succeeded()["metrics"]
     assert metrics["counts.coverage.visits.zone"] > 0.9
     assert metrics["membership.auc.unprotected"] > 0.7
-    out = str(tmp_path / "report.html")
-    freqdp(town, "release", "report", "town_1", "--out", out).succeeded()
-    assert "maps of the districts" in (tmp_path / "report.html").read_text("utf-8")
+    assert "maps of the districts" in report(town, "town_1", tmp_path)
 
 
 def test_a_plan_reads_no_data(town: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,42 +163,7 @@ def test_roads(town: str, tmp_path: Path) -> None:
     freqdp(town, "release", "export", "town_1", "--format", "gpkg", "--out", str(out)).succeeded()
     info = pyogrio.read_info(out, layer="town_1_roads_map")
     assert info["geometry_type"] == "MultiLineString" and "mean_kmh" in info["fields"]
-    freqdp(town, "release", "report", "town_1", "--out", str(tmp_path / "r.html")).succeeded()
-    assert "The busiest roads" in (tmp_path / "r.html").read_text("utf-8")
+    assert "The busiest roads" in report(town, "town_1", tmp_path)
     metrics = freqdp(town, "evaluate", "town_1").succeeded()["metrics"]
     assert 0.9 < metrics["counts.coverage.roads.road"] <= 1
     assert freqdp(town, "plan", *asked[1:]).succeeded()["steps"][0]["roads_road_margin"] > 0
-
-
-def test_chosen_tables_alone(town: str) -> None:
-    made = freqdp(town, *COUNTS, "--tables", "visits", "--epsilon", "1").succeeded()
-    assert sorted(name.rpartition("town_1_")[2] for name in made["relations"]) == [
-        "bin", "visits", "visits_map", "zone",
-    ]  # fmt: skip
-
-
-def test_resumed_after_its_draw(town: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was drawn is not drawn again, whatever ended the first run; nothing is spent twice."""
-
-    def fail(*arguments: Any, **more: Any) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as broken:
-        broken.setattr(pipeline.staging, "write_records", fail)
-        freqdp(town, *COUNTS)
-    stored = "SELECT name, place, value FROM freqdp.step_value ORDER BY name, place"
-    drawn = query(town, stored)
-    assert drawn
-    freqdp(town, "release", "resume", "town_1").succeeded()
-    assert query(town, stored) == drawn
-    assert value(town, "SELECT count(*) FROM freqdp.spend WHERE kind = 'spend'") == 1
-
-
-def test_a_changed_number_is_found(town: str) -> None:
-    freqdp(town, *COUNTS).succeeded()
-    for table in ("visits", "flows", "trips"):
-        change = f"UPDATE freqdp_release.town_1_{table} SET value = value %s 1 WHERE bin = 2"
-        query(town, change % "+")
-        answer = freqdp(town, "release", "verify", "town_1")
-        assert answer.code == 3 and f"town_1_{table}" in answer.err
-        query(town, change % "-")

@@ -9,13 +9,10 @@ from xml.etree import ElementTree as Xml
 import psycopg
 import pyogrio
 import pytest
-from library import opened
 from psycopg.conninfo import make_conninfo
 from servers import clone_of, filled_once
-from world import add_city, freqdp, query, try_only, value
+from world import add_city, freqdp, query, report, serve, try_only, value
 
-from freqdp_db.evaluation.evaluate import approve_within_limit
-from freqdp_db.jobs.worker import Worker
 from freqdp_db.privacy.noise import SeededSource
 from freqdp_db.release import pipeline
 
@@ -113,10 +110,7 @@ def test_margins_and_membership(made: str) -> None:
 
 def test_reports(made: str, tmp_path: Path) -> None:
     for public in (False, True):
-        out = tmp_path / f"{public}.html"
-        more = ["--public"] if public else []
-        freqdp(made, "release", "report", "vans_1", "--out", str(out), *more).succeeded()
-        page = out.read_text("utf-8")
+        page = report(made, "vans_1", tmp_path, *(["--public"] if public else []))
         assert "24 maps of the zones" in page and "The largest flows" in page
         assert "How sure the numbers are" in page and page.count("<svg") >= 3
         assert "http://" not in re.sub(r"http://www\.w3\.org/\S+", "", page)
@@ -129,8 +123,7 @@ def test_held_approved_and_asked_for_in_sql(made: str) -> None:
         made,
         'SELECT freqdp.request_release(\'vans\', \'counts\', 1, \'{"zones": "h3:7", "tables": "flows"}\')',
     )
-    with opened(made) as database:
-        assert Worker(database, approve_within_limit).serve(once=True).done == 1
+    assert serve(made).done == 1
     newest = query(
         made, "SELECT relations FROM freqdp_release.catalog ORDER BY published_at DESC LIMIT 1"
     )

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import signal
 import socket
 import subprocess
@@ -36,7 +34,6 @@ from freqdp_db.engines.partitions import LOCAL, Engine, choose_engine, use_engin
 from freqdp_db.errors import BadInput, EngineLost, FreqdpError, VerificationFailed
 from freqdp_db.evaluation.evaluate import evaluate
 from freqdp_db.methods.relations import TRAJECTORIES
-from freqdp_db.paper.experiment import ExperimentOptions, experiment_on
 from freqdp_db.progress import Progress, Stage
 from freqdp_db.release.inputs import make_world
 from freqdp_db.release.pipeline import anonymize
@@ -356,10 +353,7 @@ def test_a_scheduler_of_the_users_is_lost(city: str) -> None:
             return False
 
         wait_for(there, "a worker")
-        with (
-            opened(city) as database,
-            use_engine(chosen, database.conninfo, Progress()) as engine,
-        ):
+        with opened(city) as database, use_engine(chosen, database.conninfo, Progress()) as engine:
             with pytest.raises(EngineLost, match="lost") as lost:
                 request = Request.parse("gl", epsilon=1)
                 row = find_dataset(database, "city")
@@ -424,14 +418,6 @@ def test_without_dask(city: str, monkeypatch: pytest.MonkeyPatch) -> None:
     freqdp(city, "plan", "city", "--method", "lg").refused("FREQDP_ENGINE=dask", "not installed")
 
 
-def test_methods_that_need_all_trajectories(city: str, cluster: Cluster) -> None:
-    method = "lg+cut"
-    before = value(city, "SELECT count(*) FROM freqdp.release")
-    with pytest.raises(BadInput, match=f"cannot run method {re.escape(method)}: it looks at all"):
-        _release(city, "never", cluster, method=method, seed=None)
-    assert value(city, "SELECT count(*) FROM freqdp.release") == before
-
-
 @pytest.mark.parametrize(
     "wished", [{"method": "pure-l"}, {"method": "glove", "k": 3, "seed": None}]
 )
@@ -473,24 +459,6 @@ def test_pieces_are_dealt_out_to_all(city: str, cluster: Cluster, tmp_path: Path
         found = list(dealt)
     assert [piece for _, piece in found] == list(range(12))
     assert len({maker for maker, _ in found}) == cluster.count == 2
-
-
-@pytest.mark.parametrize("methods", [["pure-g", "rsc:500"], ["dpt"]])
-def test_the_same_experiment(
-    city: str, cluster: Cluster, tmp_path: Path, methods: list[str]
-) -> None:
-    facts = ("--region", "4,50,5,51", "--period", "2024-03-03/2024-03-12")
-    freqdp(city, "dataset", "set", "city", *facts).succeeded()
-    found = []
-    for name, engine in (("threads", LOCAL), ("dask", cluster)):
-        options = ExperimentOptions(
-            methods, None, [20, 40], 1, 10, None, None, tmp_path / name, False, "dpt" in methods
-        )
-        with opened(city) as database:
-            experiment_on(database, "city", options, Progress(), engine)
-        runs = json.loads((tmp_path / name / "results.json").read_text("utf-8"))["runs"]
-        found.append([{**run, "seconds": 0.0} for run in runs])
-    assert found[0] == found[1] and len(found[0]) >= 4
 
 
 def test_no_password_reaches_the_scheduler(cluster: Cluster, city: str) -> None:

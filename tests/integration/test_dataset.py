@@ -279,26 +279,6 @@ def test_cleaning_counts_every_reason_once(database_url: str) -> None:
     assert kept == [(smallest * 100 + 50,)]
 
 
-def test_points_that_are_none_are_counted(database_url: str) -> None:
-    """NULL, empty, not a number and out of range, in a column of declared and of other points."""
-    for number, kind in enumerate(("geometry(Point, 4326)", "geometry", "geography(Point, 4326)")):
-        _walks(database_url, table=f"walks{number}", position=f"{POINT}::{kind} AS geom")
-        rows = ["NULL", "'SRID=4326;POINT EMPTY'", f"{POINT.replace('lon, lat', '0, 0')}"]
-        if "geometry" in kind:
-            rows.append(f"{POINT.replace('lon, lat', '999, 39.9')}")
-        for row in rows:
-            query(
-                database_url,
-                f"INSERT INTO walks{number} VALUES ('person 1', '2024-06-01', {row}::{kind})",
-            )
-        _add(database_url, source=f"walks{number}", name=f"d{number}")
-        built = _build(database_url, f"d{number}")
-        assert built["samples"] == 240
-        excluded = {reason: count for reason, count in built["excluded"].items() if count}
-        empty_and_far = len(rows) - 2
-        assert excluded == {"null_position": 1, "bad_position": empty_and_far, "null_island": 1}
-
-
 def _metric(url: str, *points: tuple[str, float, float]) -> None:
     """A table of points in metres: EPSG:3413, where coordinates can be negative."""
     query(url, "CREATE TABLE walks (who text, at timestamptz, geom geometry(Point, 3413))")
@@ -415,17 +395,6 @@ def _hundred(url: str, lon: str, lat: str) -> None:
         "CREATE TABLE walks AS SELECT 'x' || (i % 5) AS who, now() + i * interval '1 s' AS at, "
         f"ST_SetSRID(ST_MakePoint({lon}, {lat}), 4326) AS geom FROM generate_series(1, 100) i",
     )
-
-
-def test_data_too_wide_for_a_zone(database_url: str) -> None:
-    _hundred(database_url, "-9 + 0.9 * i", "40 + 0.1 * i")
-    _add(database_url)
-    refusal = freqdp(database_url, "dataset", "build", "d").refused("UTM zone")
-    assert "--srid" in refusal["remedy"]
-    freqdp(database_url, "dataset", "drop", "d").succeeded()
-    _add(database_url, "--srid", "3035")
-    built = _build(database_url)
-    assert (built["srid"], built["samples"]) == (3035, 100)
 
 
 def test_across_the_date_line(database_url: str) -> None:
@@ -627,16 +596,6 @@ def test_a_build_warns(
     assert all(words in warning for words, warning in zip(said, warnings, strict=True)), warnings
 
 
-def test_data_of_the_whole_world_is_refused(database_url: str) -> None:
-    _brussels(database_url)
-    query(database_url, "UPDATE vans SET lon = lon + 50 WHERE who = 2 AND lon > 4.38 OR who = 3")
-    _add(database_url, *POSITION, source="public.vans")
-    refused = freqdp(database_url, "dataset", "build", "d")
-    assert refused.code == 1
-    assert "21% of the rows lie more than 30 degrees of longitude" in refused.err
-    assert "--srid" in refused.err and "--where" in refused.err
-
-
 def test_a_build_warns_of_an_object_that_is_too_many(database_url: str) -> None:
     _brussels(database_url)
     query(
@@ -696,13 +655,6 @@ def _lines(url: str, *arguments: str) -> list[str]:
     return freqdp(url, *arguments, in_words=True).out.splitlines()
 
 
-def test_a_name_that_differs_in_capitals_is_offered(database_url: str) -> None:
-    query(database_url, 'CREATE SCHEMA "Fleet"; CREATE TABLE "Fleet"."Ping" (who int)')
-    more = ("--object", "who", "--time", "at", "--geom", "g")
-    add = freqdp(database_url, "dataset", "add", "d", "--from", "fleet.ping", *more)
-    assert add.refused()["remedy"] == 'there is "Fleet"."Ping": write it so'
-
-
 def test_projected_columns(database_url: str) -> None:
     srid = 3857
     for column, function in (("x", "ST_X"), ("y", "ST_Y")):
@@ -731,18 +683,3 @@ def test_builds_by_size(city: str) -> None:
     )
     assert build["bytes"] > 100_000
     assert "kept for" in freqdp(city, "dataset", "builds", in_words=True).out
-
-
-def test_a_view_that_writes_is_refused(database_url: str) -> None:
-    """Nobody writes to a source, whatever its rows call when they are read."""
-    url = database_url
-    _walks(url)
-    query(
-        url,
-        "CREATE FUNCTION grow(geom geometry) RETURNS geometry LANGUAGE plpgsql AS $$ BEGIN "
-        "INSERT INTO public.walks SELECT * FROM public.walks LIMIT 1; RETURN geom; END $$",
-    )
-    query(url, "CREATE VIEW grows AS SELECT who, at, grow(geom) AS geom FROM walks")
-    add = ("dataset", "add", "grows", "--from", "public.grows", "--object", "who", "--time", "at")
-    freqdp(url, *add, "--geom", "geom").refused("read-only transaction")
-    assert value(url, "SELECT count(*) FROM walks") == 240

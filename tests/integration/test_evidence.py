@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from servers import clone_of, filled_once
-from world import anonymize, freqdp
+from world import anonymize, freqdp, report
 
 
 def _release(url: str) -> None:
@@ -21,10 +20,7 @@ released = clone_of("counted_db")
 
 
 def _page(url: str, name: str, folder: Path) -> str:
-    out = folder / f"{name}.evidence.html"
-    asked = ("release", "report", name, "--evidence", "--out", str(out), "--force")
-    assert freqdp(url, *asked).succeeded()["file"] == str(out)
-    return re.sub(r"\s+", " ", out.read_text("utf-8"))
+    return " ".join(report(url, name, folder, "--evidence").split())
 
 
 def test_a_release_without_a_guarantee_for_persons(released: str, tmp_path: Path) -> None:

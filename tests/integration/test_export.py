@@ -25,9 +25,8 @@ import pyproj
 import pytest
 from library import opened, release
 from psycopg import sql
-from psycopg.conninfo import make_conninfo
 from servers import clone_of, filled_once
-from world import query, value
+from world import as_role, query, value
 
 import freqdp_db
 from freqdp_db.dataset.building import build
@@ -35,10 +34,9 @@ from freqdp_db.dataset.registration import Registration, register
 from freqdp_db.db.connection import Database
 from freqdp_db.db.copy import POINTS
 from freqdp_db.db.published import ReleaseReader
-from freqdp_db.errors import AlreadyExists, BadInput, FreqdpError, NotFound, VerificationFailed
+from freqdp_db.errors import BadInput, FreqdpError, VerificationFailed
 from freqdp_db.methods.registry import find_method
 from freqdp_db.progress import Progress
-from freqdp_db.release.approving import withdraw
 from freqdp_db.release.export.exporting import export_release
 from freqdp_db.release.export.formats import FORMATS
 from freqdp_db.settings import Settings
@@ -435,38 +433,6 @@ def test_default_name(database: Database, tmp_path: Path, monkeypatch: pytest.Mo
     assert len(list(tmp_path.iterdir())) == 4 * (len(FORMATS) + 2) + 1
 
 
-def test_existing_file_needs_force(database: Database, tmp_path: Path) -> None:
-    out = tmp_path / "a.csv"
-    beside = tmp_path / "a.csv.README.txt"
-    beside.write_text("mine")
-    with pytest.raises(AlreadyExists, match="README") as refused:
-        _export(database, "metres", "csv", out)
-    assert "force" in str(refused.value.remedy)
-    assert beside.read_text() == "mine" and not out.exists()
-    _export(database, "metres", "csv", out, overwrite=True)
-    first = out.read_bytes()
-    _export(database, "metres", "csv", out, overwrite=True)
-    assert out.read_bytes() == first
-
-
-def test_refusals(database: Database, tmp_path: Path) -> None:
-    row = "metres"
-    file = tmp_path / "file"
-    file.write_text("")
-    for format_name, out, words in (
-        ("shp", tmp_path / "a.shp", "format 'shp'"),
-        ("csv", tmp_path, "is a directory"),
-        ("csv", Path(), "is a directory"),
-        ("csv", tmp_path / "no" / "a.csv", "there is no directory"),
-        ("csv", file / "a.csv", "there is no directory"),
-        ("csv", Path("/dev/null"), "not a plain file"),
-    ):
-        with pytest.raises(BadInput, match=words) as refused:
-            export_release(database, row, format_name, out, Progress(), overwrite=True)
-        assert refused.value.remedy, words
-    assert list(tmp_path.iterdir()) == [file]
-
-
 def test_folder_that_may_not_be_written(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -501,14 +467,6 @@ def test_name_that_is_no_file_name(
         ):
             db.report(row, public=public)
     export_release(database, row, "csv", tmp_path / "a.csv", Progress())
-
-
-def test_only_published_releases(database: Database, tmp_path: Path) -> None:
-    withdraw(database, release(database, "metres", "short", signature=3, spread="200"))
-    row = "short"
-    with pytest.raises(NotFound, match="no release 'short'"):
-        export_release(database, row, "csv", tmp_path / "a.csv", Progress())
-    assert list(tmp_path.iterdir()) == []
 
 
 _FULL = OSError(errno.ENOSPC, "No space left on device")
@@ -556,21 +514,6 @@ def test_changed_table_is_not_exported(database: Database, url: str, tmp_path: P
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_table_that_was_dropped_by_hand_is_said_to_be_missing(
-    database: Database, url: str, tmp_path: Path
-) -> None:
-    release(database, "metres", "lost", signature=3, epsilon="0.7")
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute("ALTER TABLE freqdp_release.lost RENAME TO elsewhere")
-    try:
-        with pytest.raises(VerificationFailed, match=r"freqdp_release\.lost is not there"):
-            _export(database, "lost", "csv", tmp_path / "lost.csv")
-        assert not list(tmp_path.iterdir())
-    finally:
-        with psycopg.connect(url, autocommit=True) as connection:
-            connection.execute("ALTER TABLE freqdp_release.elsewhere RENAME TO lost")
-
-
 def test_empty_release(database: Database, url: str, tmp_path: Path) -> None:
     """Nothing is left of objects that the edits emptied: a table of no rows is still a table."""
     release(database, "metres", "empty", signature=3, spread="400")
@@ -587,7 +530,7 @@ def test_empty_release(database: Database, url: str, tmp_path: Path) -> None:
 def test_reads_the_release_schema_only(url: str, tmp_path: Path) -> None:
     """With the analyst's rights, which end at the release schema, the export goes through."""
     row = "degrees"
-    analyst = make_conninfo(url, options="-c role=freqdp_analyst")
+    analyst = as_role(url, "analyst")
     other = Database(analyst, Settings(dsn=analyst), "tests")
     try:
         with pytest.raises(FreqdpError), other.begin() as connection:
@@ -628,9 +571,3 @@ def test_another_reference_system(
             for (blob,) in file.execute("SELECT geom FROM lines"):
                 assert all(-180 <= x <= 180 and m > 1e9 for x, _, m in _line(blob, 4326))
     assert found == rows
-
-
-def test_a_reference_system_that_is_none(database: Database, tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="srid 999999"):
-        _export(database, next(iter(RELEASES)), "csv", tmp_path / "out", srid=999999)
-    assert list(tmp_path.iterdir()) == []

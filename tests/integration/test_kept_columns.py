@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pyogrio
 import pytest
 from servers import SharedServer, clone_of, cloned
-from world import Answer, anonymize, freqdp, query, value, verify
+from world import anonymize, freqdp, query, report, value, verify
 
 from freqdp_db.methods.registry import METHODS, find_method
 
@@ -152,42 +152,6 @@ def test_releases_carry_what_the_source_has(
     assert any("bike, Fare, member: values of the source" in note for note in notes)
 
 
-def _add(url: str, *options: str) -> Answer:
-    return freqdp(url, "dataset", "add", "again", *ADD, "--keep-columns", *options)
-
-
-def test_what_cannot_be_kept_is_refused(fleet: str) -> None:
-    query(fleet, "CREATE VIEW fleet.seen AS SELECT *, bike AS seq, at AS seen_at FROM fleet.ride")
-    seen = ("--from", "fleet.seen")
-    _add(fleet, "bike,wheel").refused("--keep-columns 'wheel'", "no such column")
-    _add(fleet, "rider").refused("'rider' is the object, the time or the position")
-    _add(fleet, "bike,seq", *seen).refused("'seq': releases have a column of this name")
-    _add(fleet, "seen_at", *seen).refused("'seen_at' is of type timestamp with time zone")
-    _add(fleet, "bike,BIKE").refused("names a column twice")
-    _add(fleet, "bike,Fare,member,note").refused("names 4 columns")
-    _add(fleet, "").refused("no such column")
-    # what only the rows tell is refused by the build, and no value is shown
-    _add(fleet, "note").succeeded()
-    refused = freqdp(fleet, "dataset", "build", "again").refused(
-        "'note' has 90 values, more than the 20"
-    )
-    assert "rider 1" not in str(refused)
-    freqdp(fleet, "dataset", "set", "again", "--keep-columns", "long").succeeded()
-    refused = freqdp(fleet, "dataset", "build", "again").refused(
-        "'long' has a value of 67 characters"
-    )
-    assert "xxx" not in str(refused)
-    query(fleet, "DROP VIEW fleet.seen; ALTER TABLE fleet.ride ALTER bike TYPE text")
-    freqdp(fleet, "dataset", "set", "again", "--keep-columns", "bike").succeeded()
-    freqdp(fleet, "dataset", "build", "again").succeeded()
-    assert value(fleet, "SELECT kept IS NOT NULL FROM freqdp.build ORDER BY build_id DESC LIMIT 1")
-    freqdp(fleet, "dataset", "set", "again", "--keep-columns", "none").succeeded()
-    freqdp(fleet, "dataset", "build", "again").succeeded()
-    assert value(fleet, "SELECT kept IS NULL FROM freqdp.build ORDER BY build_id DESC LIMIT 1")
-    query(fleet, "ALTER TABLE fleet.ride DROP COLUMN member")
-    freqdp(fleet, "dataset", "build", "rides").refused("--keep-columns 'member'", "no such column")
-
-
 def test_methods_that_cannot_carry_them_are_without(fleet: str) -> None:
     able = {name for name in METHODS if find_method(name).keeps_columns}
     assert able == {"lg", "gl", "pure-g", "pure-l", "cut", "points", "sc", "rsc"}
@@ -250,9 +214,8 @@ def test_files_have_them(fleet: str, tmp_path: Path) -> None:
 
 def test_the_page_for_an_assessment_names_them(fleet: str, tmp_path: Path) -> None:
     anonymize(fleet, "rides", "points", "--share", "20", "--as", "out")
-    page = tmp_path / "out.html"
-    freqdp(fleet, "release", "report", "out", "--evidence", "--out", str(page)).succeeded()
-    assert "bike, Fare, member: values of the source" in page.read_text("utf-8")
+    page = report(fleet, "out", tmp_path, "--evidence")
+    assert "bike, Fare, member: values of the source" in page
 
 
 def test_copies_for_analysts_have_them(fleet: str, empty_database_url: str) -> None:

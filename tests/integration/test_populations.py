@@ -7,12 +7,8 @@ from typing import Any
 
 import psycopg
 import pytest
-from library import opened
 from synthetic_world import rough_fits
-from world import Answer, freqdp, query, value
-
-from freqdp_db.evaluation.evaluate import approve_within_limit
-from freqdp_db.jobs.worker import Worker
+from world import Answer, freqdp, query, serve, value
 
 FLEET = """
 CREATE SCHEMA fleet;
@@ -152,8 +148,7 @@ def test_a_view_that_was_redefined(database_url: str, when: str) -> None:
             database_url,
             "SELECT freqdp.request_release('two', 'strict', 4, '{\"rebuild\": true, \"size\": 20}')",
         )
-        with opened(database_url) as database:
-            served = Worker(database, approve_within_limit).serve(once=True)
+        served = serve(database_url)
         assert (served.done, served.refused, served.failed) == (0, 1, 0)
         assert "another budget" in value(database_url, "SELECT error FROM freqdp.job")
     assert query(database_url, "SELECT count(*) FROM freqdp.build") == builds

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-from world import anonymize, freqdp, query, value
+from world import freqdp, query, value
 
 from freqdp_db.errors import Busy
 from freqdp_db.methods.counts.family import CountsStep
@@ -35,10 +34,6 @@ def _add(url: str, *more: str, source: str = "public.w") -> Any:
 
 _FACTS = ("--region", REGION, "--period", PERIOD)
 _STRICT = ("anonymize", "d", "--method", "strict", "--seed", "7")
-
-
-def _spends(url: str) -> int:
-    return int(value(url, "SELECT count(*) FROM freqdp.spend WHERE kind = 'spend'"))
 
 
 _TIMES = (
@@ -78,58 +73,6 @@ def test_units(database_url: str, unit: str) -> None:
     assert freqdp(url, "dataset", "show", "d").succeeded()["mapping"]["time_unit"] == unit
 
 
-def test_a_guessed_unit_is_refused_for_persons(database_url: str) -> None:
-    url = database_url
-    _persons(url, time="(1000 * extract(epoch FROM t))::int8")
-    _add(url, *_FACTS).succeeded()
-    assert freqdp(url, "dataset", "build", "d").succeeded()["time_unit"] == "guessed"
-    # guessing serves methods without a guarantee for persons
-    freqdp(url, "plan", "d", "--method", "swap").succeeded()
-    for command in (_STRICT, ("plan", "d", "--method", "strict")):
-        refused = freqdp(url, *command).refused("epoch numbers", "guessed")
-        assert "freqdp dataset set d --time-unit" in refused["remedy"]
-    freqdp(url, "dataset", "set", "d", "--time-unit", "h").refused("--time-unit", "h")
-    freqdp(url, "dataset", "set", "d", "--time-unit", "ms").succeeded()
-    assert "dataset build d" in freqdp(url, *_STRICT).refused("--time-unit ms")["remedy"]
-    assert _spends(url) == 0
-    freqdp(url, "dataset", "build", "d").succeeded()
-    freqdp(url, *_STRICT).succeeded()
-    # another unit: the build was made under the first
-    freqdp(url, "dataset", "set", "d", "--time-unit", "s").succeeded()
-    freqdp(url, *_STRICT, "--new-draw").refused("--time-unit s")
-
-
-def test_a_unit_is_for_numbers(database_url: str, tmp_path: Path) -> None:
-    url = database_url
-    _persons(url, objects=3)
-    _add(url, "--time-unit", "ms").refused("--time-unit ms", "timestamp with time zone")
-    _add(url).succeeded()
-    freqdp(url, "dataset", "set", "d", "--time-unit", "ms").refused("--time-unit ms")
-    _persons(url, "e", time="extract(epoch FROM t)::int8", objects=3)
-    file = tmp_path / "freqdp.toml"
-    text = (
-        '[datasets.e]\nfrom = "public.e"\nobject = "who"\ntime = "at"\nlon = "lon"\nlat = "lat"\n'
-    )
-    file.write_text(text)
-    freqdp(url, "apply", "--file", str(file)).succeeded()
-    file.write_text(f'{text}time_unit = "fortnight"\n')
-    freqdp(url, "apply", "--file", str(file)).refused("--time-unit fortnight")
-    file.write_text(f'{text}time_unit = "s"\n')
-    (change,) = freqdp(url, "apply", "--file", str(file)).succeeded()["changes"]
-    assert "time_unit" in change["what"]
-    assert freqdp(url, "apply", "--file", str(file)).succeeded()["changes"] == []
-
-
-def test_a_build_of_an_earlier_version_is_refused_for_persons(database_url: str) -> None:
-    url = database_url
-    _persons(url)
-    _add(url, *_FACTS).succeeded()
-    freqdp(url, "dataset", "build", "d").succeeded()
-    query(url, "UPDATE freqdp.build SET time_unit = NULL")
-    assert "dataset build d" in freqdp(url, *_STRICT).refused("earlier version")["remedy"]
-    assert _spends(url) == 0
-
-
 def test_few_objects_are_told_by_the_noise(database_url: str) -> None:
     """The exact number of objects decides nothing: one person would show in a refusal."""
     url = database_url
@@ -145,91 +88,6 @@ def test_few_objects_are_told_by_the_noise(database_url: str) -> None:
     for command in (planned, (*_STRICT, "--new-draw"), ("release", "show", "d_1")):
         shown = " ".join(freqdp(url, *command, in_words=True).out.split())
         assert "Warning: By their noisy number " in shown, command
-
-
-_MADE_FROM_DATA = {
-    "area": "CREATE VIEW area AS SELECT ST_Buffer(ST_ConvexHull(ST_Collect("
-    "ST_SetSRID(ST_MakePoint(lon, lat), 4326))), 0.01) AS geom FROM w",
-    "road": "CREATE MATERIALIZED VIEW road AS SELECT row_number() OVER () AS id, 1 AS source, "
-    "2 AS target, ST_MakeLine(ST_SetSRID(ST_MakePoint(lon, lat), 4326)) AS geom FROM w GROUP BY who",
-    "anchor": "CREATE VIEW anchor AS SELECT DISTINCT ST_SetSRID(ST_MakePoint(lon, lat), 4326)"
-    "::geometry(Point, 4326) AS geom FROM w",
-}
-
-
-def test_public_inputs_are_not_made_from_the_data(database_url: str, tmp_path: Path) -> None:
-    url = database_url
-    _persons(url)
-    for statement in _MADE_FROM_DATA.values():
-        query(url, statement)
-    _add(url, "--region", "public.area").refused("--region", "public.area", "public.w")
-    _add(url, *_FACTS, "--snap", "anchors:public.anchor").succeeded()
-    freqdp(url, "dataset", "set", "d", "--region", "public.area").refused("--region", "public.w")
-    freqdp(url, "dataset", "build", "d").succeeded()
-    freqdp(url, "plan", "d", "--method", "swap").succeeded()
-    for command in (_STRICT, ("plan", "d", "--method", "strict")):
-        freqdp(url, *command).refused("--snap anchors:", "public.anchor", "public.w")
-    freqdp(url, "dataset", "drop", "d").succeeded()
-    _add(url, *_FACTS).succeeded()
-    freqdp(url, "dataset", "build", "d").succeeded()
-    freqdp(url, *_STRICT, "--roads", "public.road").refused("--roads", "public.road", "public.w")
-    audited = ("audit", "d", "--method", "strict", "--runs", "1000", "--roads", "public.road")
-    freqdp(url, *audited).refused("--roads", "public.road", "public.w")
-    tried = (
-        "recommend",
-        "d",
-        "--roads",
-        "public.road",
-        "--minutes",
-        "0.01",
-        "--out",
-        str(tmp_path),
-    )
-    left_out = freqdp(url, *tried).succeeded()["left_out"]
-    assert "public.road" in str(left_out)
-    assert _spends(url) == 0
-    # a copy of the polygons cannot be traced, and a table of its own is fine
-    query(url, "CREATE TABLE town AS SELECT geom FROM area")
-    freqdp(url, "dataset", "set", "d", "--region", "public.town").succeeded()
-
-
-def test_other_tables_of_the_same_persons_are_not_public(database_url: str) -> None:
-    """Nor are a source that has another name since, and releases: they are the same persons' data."""
-    url = database_url
-    _persons(url)
-    query(url, "CREATE TABLE trip AS SELECT * FROM w")
-    _add(url, *_FACTS, "--persons", "riders").succeeded()
-    freqdp(
-        url, "dataset", "add", "t", "--from", "public.trip", "--object", "who", "--time", "at",
-        "--lon", "lon", "--lat", "lat", "--persons", "riders", *_FACTS,
-    ).succeeded()  # fmt: skip
-    freqdp(url, "dataset", "build", "d").succeeded()
-    box = "SELECT 1 AS id, ST_MakeEnvelope(2.1, 48.6, 2.7, least(49.1, max({})), 4326) AS geom FROM {}"
-    query(url, f"CREATE VIEW zones AS {box.format('lat', 'w')}")
-    query(url, f"CREATE VIEW others AS {box.format('lat', 'trip')}")
-    anonymize(url, "d", "points", "--hold")
-    query(url, f"CREATE VIEW held AS {box.format('ST_Y(geom)', 'freqdp_release.d_1')}")
-    asked = ("anonymize", "d", "--method", "counts", "--zone", "id", "--bins", "day", "--zones")
-    freqdp(url, *asked, "public.others").refused("--zones", "reads the rows of public.trip")
-    freqdp(url, *asked, "public.held").refused("--zones", "reads the rows of freqdp_release.d_1")
-    freqdp(url, "dataset", "set", "d", "--region", "public.others").refused("public.trip")
-    query(url, "ALTER TABLE w RENAME TO before")
-    freqdp(url, *asked, "public.zones").refused("--zones", "reads the rows of public.before")
-    query(url, "CREATE TABLE w AS SELECT * FROM before LIMIT 1")
-    freqdp(url, *asked, "public.zones").refused("--zones", "reads the rows of public.before")
-    # what a view of the same persons looks something up in may be public
-    query(
-        url,
-        "CREATE TABLE place AS SELECT 1 AS id, ST_MakeEnvelope(2.1, 48.6, 2.7, 49.1, 4326) AS geom",
-    )
-    query(url, "CREATE VIEW placed AS SELECT b.* FROM before b, place")
-    freqdp(url, "dataset", "drop", "t").succeeded()
-    freqdp(
-        url, "dataset", "add", "t", "--from", "public.placed", "--object", "who", "--time", "at",
-        "--lon", "lon", "--lat", "lat", "--persons", "riders",
-    ).succeeded()  # fmt: skip
-    assert _spends(url) == 1  # of points, which is nothing
-    freqdp(url, *asked, "public.place").succeeded()
 
 
 def test_a_view_that_reads_the_data_when_the_release_is_resumed(
@@ -297,20 +155,16 @@ def test_counts_are_not_carried_over_to_other_zones(
 
 _SPOTS = (
     "CREATE OR REPLACE FUNCTION spots() RETURNS SETOF geometry LANGUAGE plpgsql AS $$ BEGIN RETURN QUERY "
-    "SELECT DISTINCT public.ST_SetSRID(public.ST_MakePoint(lon, lat), 4326) FROM {}; END $$"
+    "SELECT DISTINCT public.ST_SetSRID(public.ST_MakePoint(lon, lat), 4326) FROM public.w; END $$"
 )
 
 
 def test_what_cannot_be_traced_is_said(database_url: str) -> None:
     url = database_url
     _persons(url)
-    query(url, _SPOTS.format("w"))
+    query(url, _SPOTS)
     query(url, "CREATE VIEW spot AS SELECT s::geometry(Point, 4326) AS geom FROM spots() AS s")
     _add(url, *_FACTS, "--snap", "anchors:public.spot").succeeded()
-    # nothing is found by the path of the session, which others may have a schema in
-    refused = freqdp(url, "dataset", "build", "d").refused('relation "w" does not exist')
-    assert "with its schema" in refused["remedy"]
-    query(url, _SPOTS.format("public.w"))
     freqdp(url, "dataset", "build", "d").succeeded()
     notes = freqdp(url, "plan", "d", "--method", "strict").succeeded()["notes"]
     assert any("spots()" in note and "--snap anchors:" in note for note in notes)

@@ -10,9 +10,8 @@ from typing import Any
 import psycopg
 import pytest
 from library import opened
-from psycopg.conninfo import make_conninfo
 from servers import SharedServer, clone_of, cloned, filled_once
-from world import anonymize, freqdp, query, value, wait_for, withdraw, written
+from world import anonymize, as_role, freqdp, query, value, wait_for, withdraw, written
 
 from freqdp_db.db import copying
 
@@ -91,7 +90,7 @@ def test_all_that_analysts_may_read_is_copied(city: str, other: str) -> None:
     )
     # and nothing else is there
     assert {schema for schema, *_ in written(other)["relations"]} <= {"public", "freqdp_release"}
-    with psycopg.connect(make_conninfo(other, options="-c role=freqdp_analyst")) as analyst:
+    with psycopg.connect(as_role(other, "analyst")) as analyst:
         for relation in ("r", "r_line", "r_trip", "city_current", "catalog"):
             assert analyst.execute(f"SELECT 1 FROM freqdp_release.{relation}".encode()).fetchone()
         counted = analyst.execute(
@@ -120,7 +119,7 @@ def test_what_analysts_do_works_there(city: str, other: str, tmp_path: Path) -> 
 def test_again_it_changes_nothing(city: str, other: str) -> None:
     _publish(city, other, "--all")
     before = written(other)
-    with psycopg.connect(make_conninfo(other, options="-c role=freqdp_analyst")) as reader:
+    with psycopg.connect(as_role(other, "analyst")) as reader:
         reader.execute("SELECT * FROM freqdp_release.city_current LIMIT 1")
         done = _publish(city, other, "--all")
     assert done == {"copied": [], "unchanged": ["r", "s", "areas"], "removed": [], "waiting": []}
@@ -133,9 +132,7 @@ def test_what_was_withdrawn_goes(city: str, other: str, monkeypatch: pytest.Monk
     for name in ("areas", "s"):
         withdraw(city, name)
     freqdp(city, "release", "approve", "kept").succeeded()
-    with psycopg.connect(
-        make_conninfo(other, options="-c role=freqdp_analyst"), autocommit=True
-    ) as keeper:
+    with psycopg.connect(as_role(other, "analyst"), autocommit=True) as keeper:
         keeper.execute("BEGIN")
         keeper.execute("SELECT * FROM freqdp_release.s LIMIT 1")
         done = _publish(city, other, "--all")
@@ -195,7 +192,7 @@ def test_a_copy_is_whole_or_not_there(city: str, other: str) -> None:
 
 def test_an_analysts_rights_are_enough_here(city: str, other: str) -> None:
     """Whoever copies reads the release schema alone."""
-    analyst = make_conninfo(city, options="-c role=freqdp_analyst")
+    analyst = as_role(city, "analyst")
     assert _publish(analyst, other, "--all")["copied"] == ["r", "s", "areas"]
 
 

@@ -69,22 +69,6 @@ def test_it_keeps_the_time_and_says_what_was_left_out(city: str, tmp_path: Path)
     )
 
 
-def test_histories_rule_out_unlinking_and_say_what_that_costs(
-    city: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    try_only(monkeypatch, "lg", "lg, times to 5 min", "lg+cut")
-    found = freqdp(
-        city, "recommend", "city", "--for", "histories", "--objects", "20", "--minutes", "30",
-        "--out", str(tmp_path), "--force",
-    ).succeeded()  # fmt: skip
-    kinds = {c["label"]: c["kind"] for c in found["candidates"]}
-    assert kinds[found["recommended"] or found["nearest"]] == "edited"
-    out = [c for c in found["candidates"] if c["kind"] != "edited"]
-    assert out and all(c["usefulness"] is None and not c["meets"] for c in out)
-    assert any("Whole histories rule out" in note for note in found["notes"])
-    assert "keep nobody's history" in found["guarantee"]
-
-
 def test_a_release_that_exposes_says_so_once(city: str, capsys: pytest.CaptureFixture[str]) -> None:
     line = (
         "Risk: in a release of this kind nearly everybody can be found by who knows a few samples "

@@ -8,9 +8,8 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from psycopg.conninfo import make_conninfo
 from servers import SharedServer, cloned
-from world import anonymize, freqdp, query, value
+from world import anonymize, as_role, freqdp, query, report, value
 
 KINDS = {"swapped": "lg+swap", "pieces": "cut", "areas": "glove", "made_up": "strict"}
 """Releases of the other kinds, and their methods."""
@@ -29,7 +28,7 @@ def reported(shared_server: SharedServer, city_r_db: str) -> Iterator[tuple[str,
     """A database with a measured release and one to compare it with, and its two reports."""
     folder = shared_server.directory / "reports"
 
-    def report(url: str) -> None:
+    def make(url: str) -> None:
         folder.mkdir()
         freqdp(url, "dataset", "set", "city", *_PUBLIC).succeeded()
         freqdp(url, "evaluate", "r", "--roads", "demo.roads").succeeded()
@@ -47,7 +46,7 @@ def reported(shared_server: SharedServer, city_r_db: str) -> Iterator[tuple[str,
         out = ("--out", str(folder / f"{page}.html"))
         freqdp(url, "release", "report", *asked, *out).succeeded()
 
-    with cloned(shared_server.get(), shared_server.filled("reported", report, city_r_db)) as url:
+    with cloned(shared_server.get(), shared_server.filled("reported", make, city_r_db)) as url:
         yield url, folder
 
 
@@ -150,27 +149,6 @@ def test_the_head_says_what_is_in_the_table(
     assert ("of the original samples are left" in head) == (name == "own")
 
 
-@pytest.mark.parametrize(
-    ("name", "title"),
-    [
-        ("swapped", "One person under several ids"),
-        ("pieces", "One person under several ids"),
-        ("areas", "Areas of one group"),
-        ("made_up", "Synthetic trips"),
-    ],
-)
-def test_each_kind_has_the_picture_that_explains_it(
-    reported: tuple[str, Path], name: str, title: str
-) -> None:
-    page = Page((reported[1] / f"{name}.html").read_text())
-    assert title in page.text
-    # one map explains the method, another one the attack if anybody is found
-    followed = "Nobody is found" not in page.text
-    assert followed or name == "made_up"
-    assert len(page.all("svg")) == 1 + followed
-    assert len(page.all("img")) == 2
-
-
 def test_no_key_of_an_object_is_on_any_page(reported: tuple[str, Path]) -> None:
     url, folder = reported
     keys = [key for (key,) in query(url, "SELECT DISTINCT object_id::text FROM demo.city")]
@@ -178,24 +156,6 @@ def test_no_key_of_an_object_is_on_any_page(reported: tuple[str, Path]) -> None:
     for page in folder.glob("*.html"):
         text = page.read_text()
         assert [key for key in keys if key in text] == [], page.name
-
-
-def test_a_bad_yes_does_not_look_like_a_good_one(reported: tuple[str, Path]) -> None:
-    text = (reported[1] / "own.html").read_text()
-    cards = re.findall(r'<li class="(\w+)">\s*<h3>([^<]+)</h3>', text)
-    assert ("bad", "Could someone be found in it?") in cards
-    assert "✗ bad" in text and ".bad .answer b { color: var(--accent); }" in text
-
-
-def test_a_phone_shows_every_column(reported: tuple[str, Path]) -> None:
-    text = (reported[1] / "own.html").read_text()
-    assert "display: none" not in text
-    page = Page(text)
-    # words first, then which way is good and the metric's own name, in one cell
-    assert re.search(r"to the right trajectory by the strongest attacker\s*lower is more private · la\b",
-                     page.text)  # fmt: skip
-    named = [a["data-name"] for a in page.all("td") if "data-name" in a]
-    assert {"r", "closed", "pieces"} < set(named) and "areas" not in named, "what was measured"
 
 
 def test_the_public_report_has_nothing_from_originals(reported: tuple[str, Path]) -> None:
@@ -228,9 +188,7 @@ def test_the_public_report_shows_what_was_released_not_what_it_came_from(
 ) -> None:
     """Made-up places stay where they were made up: the nearest original ones would tell of people."""
     url, _ = reported
-    asked = ("release", "report", "made_up", "--public", "--out", str(tmp_path / "made_up.html"))
-    freqdp(url, *asked).succeeded()
-    public = (tmp_path / "made_up.html").read_text()
+    public = report(url, "made_up", tmp_path, "--public")
     (alt,) = [a["alt"] or "" for a in Page(public).all("img")]
     ((rows, in_the_middle),) = query(
         url,
@@ -244,26 +202,11 @@ def test_the_public_report_shows_what_was_released_not_what_it_came_from(
     assert "attacker" not in Page(public).text
 
 
-def test_refusals(reported: tuple[str, Path], tmp_path: Path) -> None:
-    url, _ = reported
-    there = tmp_path / "there.html"
-    there.write_text("mine")
-    freqdp(url, "release", "report", "r", "--out", str(there)).refused("there.html")
-    assert there.read_text() == "mine"
-    public = ("release", "report", "closed", "--public", "--out", str(tmp_path / "c.html"))
-    freqdp(url, *public).refused("not granted")
-    assert not (tmp_path / "c.html").exists()
-    freqdp(url, "release", "report", "r", "--out", str(there), "--force").succeeded()
-    assert "Release r" in there.read_text()
-
-
 def test_an_analyst_writes_the_public_report(reported: tuple[str, Path], tmp_path: Path) -> None:
     url, folder = reported
-    analyst = make_conninfo(url, options="-c role=freqdp_analyst")
+    analyst = as_role(url, "analyst")
     for name in ("r", *KINDS):
-        out = tmp_path / f"{name}.html"
-        freqdp(analyst, "release", "report", name, "--public", "--out", str(out)).succeeded()
-        page = Page(out.read_text())
+        page = Page(report(analyst, name, tmp_path, "--public"))
         assert len(page.all("img")) == 1
         assert "this report by freqdp" in page.text
     # the same numbers and the same picture as the curator's

@@ -8,12 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from library import opened
 from servers import SharedServer, cloned
-from world import freqdp, query, value, withdraw
-
-from freqdp_db.evaluation.evaluate import approve_within_limit
-from freqdp_db.jobs.worker import Worker
+from world import freqdp, query, report, serve, value, withdraw
 
 CUT = ("--method", "cut")
 LG = ("--method", "lg", "--epsilon", "1", "--signature", "2")
@@ -72,15 +68,11 @@ def test_a_series_is_measured_by_how_many_windows_attackers_have(city: str, tmp_
     assert set(_stored(city, DAYS[-1])) == set(again["metrics"])
     assert not any(name.startswith("series.4.") for name in again["metrics"])
     assert "windows" in freqdp(city, "evaluate", "city_daily", in_words=True).out
-    out = tmp_path / "report.html"
-    freqdp(city, "release", "report", _named(DAYS[-1]), "--out", str(out)).succeeded()
-    page = out.read_text()
+    page = report(city, _named(DAYS[-1]), tmp_path)
     assert "From 3 windows of its series together, an attacker learns" in page
     assert "by how many of the newest windows it has" in page
     assert "series.3.exposure" not in page
-    out.unlink()
-    freqdp(city, "release", "report", _named(DAYS[1]), "--out", str(out)).succeeded()
-    assert "was not measured with this one" in out.read_text()
+    assert "was not measured with this one" in report(city, _named(DAYS[1]), tmp_path)
 
 
 def test_a_limit_is_for_the_series_with_the_new_window(city: str) -> None:
@@ -123,8 +115,7 @@ def test_a_scheduled_window_is_judged_with_its_series(city: str) -> None:
         "SELECT freqdp.request_release('city', 'cut', NULL, "
         f'\'{{"window": "{DAYS[1]}", "series": "city_daily"}}\')',
     )
-    with opened(city) as database:
-        assert Worker(database, approve_within_limit).serve(once=True).done == 1
+    assert serve(city).done == 1
     assert "series.2.exposure" in _stored(city, DAYS[1])
 
 
@@ -158,7 +149,3 @@ def test_a_series_has_one_name(city: str, tmp_path: Path) -> None:
     assert len(found) == rows and {row["window_start"] for row in found} == set(DAYS[1:])
     assert (tmp_path / "all_line.csv").exists()
     assert f"all windows from {DAYS[1]}" in (tmp_path / "all.csv.README.txt").read_text()
-    for other in ("verify", "withdraw", "report"):
-        freqdp(city, "release", other, "city_daily").refused("is a series")
-    freqdp(city, "evaluate", "city_daily", "--roads", "demo.roads").refused("is a series")
-    freqdp(city, "release", "show", "city_nightly").refused("city_nightly")

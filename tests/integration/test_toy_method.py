@@ -1,15 +1,17 @@
-"""Adding a method takes one module and one line: here is such a module, and all the product does with it.
+"""Adding a method takes one module and one line: here is all the product does with that of CONTRIBUTING.md.
 
-The toy moves every sample by a drawn whole number of seconds, the same for a whole trajectory.
+It moves every sample by a drawn whole number of seconds, the same for a whole trajectory.
 """
 
 from __future__ import annotations
 
 import json
+import re
+import sys
+import types
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,7 +21,7 @@ import pyogrio
 import pytest
 from library import build_points, make_points, opened
 from servers import SharedServer, clone_of, cloned, filled_once
-from world import anonymize, freqdp, query, verify, withdraw
+from world import anonymize, freqdp, query, report, serve, verify, withdraw
 
 from freqdp_db.cli.main import declared
 from freqdp_db.db import schema as upgrade
@@ -27,8 +29,6 @@ from freqdp_db.db.connection import Database
 from freqdp_db.db.copy import point_bytes
 from freqdp_db.db.datasets import find_dataset
 from freqdp_db.errors import VerificationFailed
-from freqdp_db.evaluation.evaluate import approve_within_limit
-from freqdp_db.jobs.worker import Worker
 from freqdp_db.methods import registry
 from freqdp_db.methods.contract import (
     CompletedStep,
@@ -54,57 +54,24 @@ POINTS = [
 _US = 1_000_000
 
 
-@dataclass(frozen=True)
-class ShiftOptions:
-    most: int = parameter(Duration("30s"), "The longest shift.", 60 * _US)
+PAGE = Path(__file__).parents[2] / "CONTRIBUTING.md"
 
 
-@dataclass(frozen=True)
-class Shifts:
-    seconds: Ints
+def _of_the_page() -> Method:
+    """The method that CONTRIBUTING.md shows, as whoever copies it has it."""
+    code, *_ = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text("utf-8"), re.M | re.S)
+    module = types.ModuleType("shift_of_the_page")
+    sys.modules[module.__name__] = module
+    exec(compile(code, str(PAGE), "exec", dont_inherit=True), vars(module))
+    found: Method = module.SHIFT
+    return found
 
-    def __len__(self) -> int:
-        return len(self.seconds)
 
-
-class ShiftStep(Step[ShiftOptions, Shifts, EmptyLog]):
-    name = "shift"
-    words = "the clock of each object"
-    options = ShiftOptions
-    draws = Shifts
-    logs = EmptyLog
-    checked: ClassVar[dict[str, str]] = {"shifted": "trajectories are shifted by one time each"}
-
-    def draw(
-        self, world: StepContext, state: WorkingSet, options: ShiftOptions, source: RandomSource
-    ) -> Shifts:
-        words = source.uniform_words(len(state.trajectories))
-        return Shifts(words % (options.most // _US) + 1)
-
-    def carry_out(
-        self, world: StepContext, state: WorkingSet, drawn: Shifts, options: ShiftOptions
-    ) -> tuple[EmptyLog, WorkingSet]:
-        before = state.trajectories
-        at = before.at + drawn.seconds[before.owner] * _US
-        return EmptyLog(), replace(state, trajectories=replace(before, at=at))
-
-    def check(self, done: CompletedStep[ShiftOptions, Shifts, EmptyLog]) -> dict[str, int]:
-        before = done.before.trajectories
-        moved = done.after.trajectories.at - before.at
-        for t, (begin, end) in enumerate(pairwise(before.offsets)):
-            if not (moved[begin:end] == done.drawn.seconds[t] * _US).all():
-                raise VerificationFailed("a sample was moved by another time")
-        return {"shifted": len(before)}
+TOY = _of_the_page()
 
 
 def _nothing(values: Mapping[str, Any], protected: ProtectedUnit) -> Guarantee:
     return Guarantee(["Times were moved. Nothing is guaranteed."], {}, {})
-
-
-TOY = Method(
-    "shift", "moves the clock of each object", (ShiftStep(),), kind="edited", guarantee=_nothing,
-    after=frozenset({"edited"}),
-)  # fmt: skip
 
 
 @contextmanager
@@ -154,7 +121,7 @@ def test_the_whole_way(url: str, method: str, tmp_path: Path) -> None:
     assert found["checked"]["shifted"] == 6
     freqdp(url, "plan", "d", "--method", method).succeeded()
     freqdp(url, "evaluate", "d_1").succeeded()
-    freqdp(url, "release", "report", "d_1", "--out", str(tmp_path / "r.html")).succeeded()
+    report(url, "d_1", tmp_path)
     freqdp(
         url, "release", "export", "d_1", "--format", "csv", "--out", str(tmp_path / "r.csv")
     ).succeeded()
@@ -162,8 +129,7 @@ def test_the_whole_way(url: str, method: str, tmp_path: Path) -> None:
 
 def test_asked_for_in_sql(url: str) -> None:
     query(url, "SELECT freqdp.request_release('d', 'shift', NULL, '{\"most\": \"30s\"}')")
-    with opened(url) as database:
-        assert Worker(database, approve_within_limit).serve(once=True).done == 1
+    assert serve(url).done == 1
     with pytest.raises(Exception, match="most"):
         query(url, "SELECT freqdp.request_release('d', 'shift', NULL, '{\"most\": \"x\"}')")
 

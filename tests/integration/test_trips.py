@@ -5,8 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 from psycopg import sql
-from psycopg.conninfo import make_conninfo
-from world import add_city, anonymize, freqdp, query, value, verify, withdraw, written
+from world import add_city, anonymize, as_role, freqdp, query, value, verify, withdraw
 
 from freqdp_db.release import pipeline
 from freqdp_db.release.request import Request
@@ -15,7 +14,7 @@ from freqdp_db.release.request import Request
 def test_views_follow_the_release(city: str) -> None:
     """Granted, shown as the newest, and gone with it; a view of somebody's is in the way."""
     anonymize(city, "city", "lg", "--epsilon", "0.5", "--signature", "3")
-    analyst = make_conninfo(city, options="-c role=freqdp_analyst")
+    analyst = as_role(city, "analyst")
     with psycopg.connect(analyst) as reader:
         for part in ("", "_line", "_trip"):
             for of in ("city_1", "city_current"):
@@ -69,24 +68,6 @@ def test_the_columns_of_a_release_are_known_before_it_is_made(city: str, method:
         assert [kind for _, kind in found if kind.startswith("geometry")] == geometries
 
 
-def test_a_view_on_the_newest_is_found_before_anything_is_spent(city: str) -> None:
-    anonymize(city, "city", "glove", "--k", "2")
-    query(city, "CREATE SCHEMA bi")
-    query(city, "CREATE VIEW bi.v AS SELECT trajectory_id, area FROM freqdp_release.city_current")
-    before = written(city)
-    refused = freqdp(city, "anonymize", "city", "--method", "lg", "--epsilon", "1").refused(
-        "freqdp_release.city_current", "bi.v"
-    )
-    assert "DROP VIEW bi.v" in refused["remedy"]
-    assert written(city) == before
-    # what is held changes no view; a release that fits it is published beside it
-    anonymize(city, "city", "lg", "--epsilon", "1", "--hold")
-    freqdp(city, "release", "approve", "city_2").refused("bi.v")
-    anonymize(city, "city", "glove", "--k", "3")
-    query(city, "DROP VIEW bi.v")
-    freqdp(city, "release", "approve", "city_2").succeeded()
-
-
 def test_a_view_that_comes_meanwhile_does_not_lose_the_release(
     city: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -102,14 +83,6 @@ def test_a_view_that_comes_meanwhile_does_not_lose_the_release(
     query(city, "DROP VIEW public.v")
     assert freqdp(city, "release", "resume", "city_2").succeeded()["state"] == "published"
     assert value(city, "SELECT sum(spent) FROM freqdp.budget") == spent
-
-
-def test_names_of_the_views_are_kept_free(city: str) -> None:
-    query(city, "CREATE TABLE freqdp_release.city_current_trip (x int)")
-    freqdp(city, "anonymize", "city", "--method", "lg").refused("city_current_trip")
-    query(city, "DROP TABLE freqdp_release.city_current_trip")
-    query(city, "CREATE TABLE freqdp_release.a_trip (x int)")
-    freqdp(city, "anonymize", "city", "--method", "lg", "--as", "a").refused("a_trip")
 
 
 def test_days_are_those_of_the_dataset(city: str) -> None:

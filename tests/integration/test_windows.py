@@ -7,7 +7,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from world import freqdp, query, value, verify, withdraw, written
+from world import freqdp, query, value, verify, withdraw
 
 from freqdp_db.privacy.guarantee import WINDOWS_TOGETHER
 
@@ -76,23 +76,6 @@ def test_a_pure_guarantee_adds_up_plainly_where_that_is_less(city: str) -> None:
     assert "in all 2 windows that were released: epsilon 0.2 at delta" in said
 
 
-def test_a_unit_is_said_once(city: str) -> None:
-    _by_day(city)
-    assert freqdp(city, "dataset", "show", "city").succeeded()["unit"] == "person-day"
-    # nothing was spent yet
-    freqdp(city, "dataset", "set", "city", "--unit", "person-week").succeeded()
-    freqdp(city, "dataset", "set", "city", "--unit", "person-day").succeeded()
-    _release(city, MONDAY, *STRICT)
-    for unit in ("person", "person-week"):
-        freqdp(city, "dataset", "set", "city", "--unit", unit).refused("person-day", "has spent")
-    again = ("dataset", "add", "again", "--from", "demo.city", "--object", "object_id", "--time", "at",
-             "--geom", "geom")  # fmt: skip
-    freqdp(city, *again, "--unit", "person").refused("person-day")
-    freqdp(city, *again, "--unit", "person-hour").refused("none of person, person-day")
-    assert freqdp(city, *again).succeeded()["unit"] == "person-day"
-    freqdp(city, "ledger", "verify").succeeded()
-
-
 def test_the_budget_is_there_again_for_each_window_and_only_once_in_one(city: str) -> None:
     _by_day(city)
     for window in (MONDAY, TUESDAY, WEDNESDAY):
@@ -113,28 +96,6 @@ def test_the_budget_is_there_again_for_each_window_and_only_once_in_one(city: st
     freqdp(city, "ledger", "verify").succeeded()
 
 
-def test_a_window_lies_in_one_unit(city: str) -> None:
-    """Without one of seven days somebody is still in the week: no less, but another guarantee."""
-    _by_day(city)
-    ask = (
-        "SELECT freqdp.request_release('city', 'strict', 1, %s::jsonb)",
-        '{"window": "2024-W10"}',
-    )
-    before = written(city)
-    for command in ("anonymize", "plan"):
-        freqdp(city, command, "city", *STRICT, "--window", "2024-W10").refused(
-            "does not lie in one"
-        )
-        whole = (command, "city", *STRICT, "--period", "2024-03-01/2024-04-01")
-        freqdp(city, *whole).refused("a person and day", "all data")
-    with pytest.raises(psycopg.Error, match="does not lie in one"):
-        query(city, *ask)
-    assert query(city, "SELECT count(*) FROM freqdp.release") == [(0,)]
-    assert written(city)["freqdp.spend"] == before["freqdp.spend"]
-    # methods without such a guarantee take any window
-    _release(city, "2024-W10", *LG)
-
-
 def test_a_window_is_booked_on_the_unit_that_holds_it(city: str) -> None:
     """Also where a unit's clock shows midnight twice, as in Havana, and the window is by another clock."""
     _by_day(city)
@@ -147,10 +108,7 @@ def test_a_window_is_booked_on_the_unit_that_holds_it(city: str) -> None:
         query(city, "UPDATE freqdp.population SET timezone = %s", of_units)
         for first in ("2024-03-08", "2024-03-29", "2024-10-26", "2024-11-02"):
             for day in range(4):
-                window = (
-                    "freqdp.find_window((%s::date + %s)::text, %s)",
-                    (first, day, of_windows),
-                )
+                window = ("freqdp.find_window((%s::date + %s)::text, %s)", (first, day, of_windows))
                 try:
                     ((holds,),) = query(
                         city,
@@ -197,20 +155,6 @@ def test_a_changed_window_in_the_ledger_is_found(city: str) -> None:
     assert freqdp(city, "ledger", "verify").code == 3
 
 
-@pytest.mark.parametrize(
-    "forged",
-    [
-        "window_begin = '2024-03-04 00:00+00', window_end = '2024-03-05 00:00+00'",
-        "window_begin = '2024-03-01 00:00+00', window_end = '2024-04-01 00:00+00'",
-    ],
-)
-def test_a_build_of_another_window_is_not_booked_for_one(city: str, forged: str) -> None:
-    """Whoever may write builds cannot have all data counted as one day's."""
-    query(city, f"UPDATE freqdp.build SET time_window = '2024-03-04', {forged}")
-    freqdp(city, "anonymize", "city", "--window", MONDAY, *LG).refused("is not of window")
-    assert query(city, "SELECT count(*) FROM freqdp.release") == [(0,)]
-
-
 def test_all_windows_together_have_every_row_once(city: str) -> None:
     """Whatever the type of the time: an aware one, a local one, a date, numbers."""
     query(
@@ -239,11 +183,6 @@ def test_all_windows_together_have_every_row_once(city: str) -> None:
             built = freqdp(city, "dataset", "build", column, "--window", day).succeeded()
             assert (built["rows"], built["time_window"]) == (rows, day), column
         assert freqdp(city, "dataset", "show", column).succeeded()["current_build"] is None
-    freqdp(
-        city, "dataset", "add", "numbers", "--from", "w.t", "--object", "object_id", "--time", "s",
-        "--geom", "geom",
-    ).succeeded()  # fmt: skip
-    freqdp(city, "dataset", "build", "numbers", "--window", MONDAY).refused("not declared")
 
 
 def test_a_window_is_found_by_an_index_and_its_lack_is_said(city: str) -> None:
@@ -255,24 +194,6 @@ def test_a_window_is_found_by_an_index_and_its_lack_is_said(city: str) -> None:
     for name in ("city", "seen"):
         found = freqdp(city, "dataset", "build", name, "--window", MONDAY).succeeded()["findings"]
         assert not any("INDEX" in text for text in found["warnings"])
-
-
-def test_what_is_no_window_is_refused_and_nothing_is_written(city: str) -> None:
-    before = written(city)
-    ask = "SELECT freqdp.request_release('city', 'lg', 1, jsonb_build_object('window', %s::text))"
-    for window, words in (
-        ("2024-02-30", "not a window"),
-        ("2024-W54", "not a window"),
-        ("2024-3-4", "not a window"),
-        ("9999-01-01", "not a window"),
-        ("", "not a window"),
-        ("2199-W01", "has not ended"),
-    ):
-        freqdp(city, "anonymize", "city", *LG, "--window", window).refused(words)
-        freqdp(city, "dataset", "build", "city", "--window", window).refused(words)
-        with pytest.raises(psycopg.Error, match=words):
-            query(city, ask, window)
-    assert written(city) == before
 
 
 def test_words_are_read_in_the_zone_of_the_dataset(city: str) -> None:
@@ -306,17 +227,6 @@ def test_words_are_read_in_the_zone_of_the_dataset(city: str) -> None:
     assert [str(length) for (length,) in edges] == ["23:00:00", "1 day, 1:00:00", "1 day, 0:00:00"]
 
 
-def test_releases_of_different_windows_do_not_conflict(city: str) -> None:
-    _release(city, MONDAY, *LG)
-    freqdp(city, "anonymize", "city", "--window", MONDAY, *CUT).refused("undoes the unlinking")
-    freqdp(city, "anonymize", "city", "--window", "2024-W10", *CUT).refused("undoes the unlinking")
-    freqdp(city, "anonymize", "city", *CUT).refused("undoes the unlinking")
-    cut = _release(city, TUESDAY, *CUT)["name"]
-    freqdp(city, "anonymize", "city", "--window", TUESDAY, *LG).refused("unlinked")
-    freqdp(city, "anonymize", "city", "--window", TUESDAY, *CUT, "--new-draw").refused(cut)
-    _release(city, "2024-03-03", *CUT)
-
-
 def test_a_guarantee_for_a_day_does_not_speak_of_other_days(city: str) -> None:
     _by_day(city)
     _release(city, MONDAY, *LG)
@@ -346,10 +256,7 @@ def test_a_window_is_closed_when_it_is_released(city: str) -> None:
     assert value(city, "SELECT spent FROM freqdp.budget WHERE unit = 'occurrence'") == 2
 
 
-@pytest.mark.parametrize(
-    "method",
-    ["strict", "gl", "lg+swap+cut", "glove"],
-)
+@pytest.mark.parametrize("method", ["strict", "gl", "lg+swap+cut", "glove"])
 def test_a_window_without_data_is_a_release_too(city: str, method: str) -> None:
     _by_day(city)
     name = _release(city, "2020-02-29", "--method", method)["name"]

@@ -29,11 +29,7 @@ _BOXES = (
 
 
 def _boxes(
-    url: str,
-    name: str = "areas",
-    srid: int = 4326,
-    kind: str = "int",
-    geometry: str = "geometry",
+    url: str, name: str = "areas", srid: int = 4326, kind: str = "int", geometry: str = "geometry"
 ) -> None:
     query(url, _TABLE.format(name=name, kind=kind, geometry=geometry))
     query(url, _BOXES.format(name=name, srid=srid))
@@ -194,83 +190,6 @@ def test_hexagons(db: Database, database_url: str) -> None:
     assert same >= 2998, "H3's own answer, but for places within centimetres of an edge"
 
 
-_REFUSED: dict[str, tuple[str, str, str]] = {
-    "empty": ("DELETE FROM areas", "has no rows", "polygons"),
-    "null": ("UPDATE areas SET geom = NULL WHERE id < 20", "2 of 24 rows without a geometry", "leave"),
-    "no shape": (
-        "UPDATE areas SET geom = 'SRID=4326;POLYGON EMPTY' WHERE id = 0",
-        "1 of 24 rows without a geometry",
-        "leave",
-    ),
-    "lines": (
-        "UPDATE areas SET geom = ST_Boundary(geom) WHERE id < 30",
-        "3 of 24 rows that are no polygons",
-        "polygons",
-    ),
-    "invalid": (
-        "UPDATE areas SET geom = 'SRID=4326;POLYGON((2.2 48.8,2.25 48.85,2.25 48.8,2.2 48.85,2.2 48.8))' "
-        "WHERE id = 0",
-        "1 of 24 rows whose polygon is not valid",
-        "ST_MakeValid",
-    ),
-    "no SRID": ("UPDATE areas SET geom = ST_SetSRID(geom, 0)", "24 of 24 rows whose SRID is unknown",
-                "ST_SetSRID"),
-    "overlap": (
-        "UPDATE areas SET geom = ST_Expand(geom, 0.01) WHERE id = 50",
-        "8 pairs of zones overlap (0 and 50, 10 and 50, 20 and 50, ...)",
-        "ST_Difference",
-    ),
-    "twice the same": (
-        "INSERT INTO areas SELECT 999, part, geom FROM areas WHERE id = 230",
-        "1 pairs of zones overlap (230 and 999)",
-        "ST_Difference",
-    ),
-    "elsewhere": (
-        "UPDATE areas SET geom = ST_Translate(geom, 3, 0) WHERE id >= 200",
-        "4 zones lie outside of the region (200, 210, 220, ...)",
-        "region",
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("case", _REFUSED)
-def test_refused(db: Database, database_url: str, case: str) -> None:
-    statement, message, remedy = _REFUSED[case]
-    _boxes(database_url)
-    query(database_url, statement)
-    with pytest.raises(BadInput) as refused:
-        _read(db, "public.areas")
-    assert message in refused.value.text and remedy in str(refused.value.remedy)
-
-
-def test_hair_thin_overlaps_are_as_maps_are(db: Database, database_url: str) -> None:
-    _boxes(database_url)
-    query(database_url, "UPDATE areas SET geom = ST_Expand(geom, 0.000001)")
-    assert len(_read(db, "public.areas")) == 24
-
-
-def test_ids_that_are_none(db: Database, database_url: str) -> None:
-    _boxes(database_url)
-    query(
-        database_url,
-        "CREATE VIEW twice AS SELECT id / 20 AS id, geom FROM areas;"
-        "CREATE VIEW nameless AS SELECT nullif(id, 30) AS id, part, geom FROM areas;"
-        "CREATE TABLE pair (a int, b int, geom geometry, PRIMARY KEY (a, b))",
-    )
-    query(database_url, "UPDATE areas SET part = NULL WHERE id = 0")
-    refused: list[tuple[str, dict[str, str], str]] = [
-        ("twice", {"zone": "id"}, "12 of 24 rows with a id that another row has"),
-        ("nameless", {"zone": "id"}, "1 of 24 rows without a value in id"),
-        ("nameless", {}, "has no primary key"),
-        ("pair", {}, "a primary key of several columns"),
-        ("areas", {"zone": "nowhere"}, "no such column"),
-        ("areas", {"district": "part"}, "1 of 24 rows without a value in part"),
-    ]
-    for name, columns, words in refused:
-        with pytest.raises(BadInput, match=words):
-            _read(db, f"public.{name}", **columns)
-
-
 def test_far_from_the_dataset(db: Database, database_url: str) -> None:
     """Zones of another continent, and coordinates that are no degrees."""
     _boxes(database_url)
@@ -278,12 +197,3 @@ def test_far_from_the_dataset(db: Database, database_url: str) -> None:
     with pytest.raises(BadInput) as refused:
         _read(db, "public.areas")
     assert "cannot transform" in refused.value.text or "outside" in refused.value.text
-
-
-def test_too_many(db: Database) -> None:
-    with pytest.raises(BadInput, match=r"grid:10m: .* zones are too many"):
-        _read(db, SquareGrid(Decimal(10)))
-    with pytest.raises(BadInput, match=r"h3:12: .* zones are too many"):
-        _read(db, HexagonGrid(12))
-    with pytest.raises(BadInput, match="is no table"):
-        _read(db, SquareGrid(Decimal(500)), zone="id")

@@ -218,11 +218,7 @@ def scripts() -> Iterator[tuple[str, str]]:
     for item in load_objects(NAMES):
         yield f"sql/{item.path}", item.text
     yield from revisions()
-    for statement in (
-        role_statement(NAMES),
-        ownership_statement(NAMES),
-        *grant_statements(NAMES),
-    ):
+    for statement in (role_statement(NAMES), ownership_statement(NAMES), *grant_statements(NAMES)):
         yield "freqdp_db/db/rights.py", statement
 
 

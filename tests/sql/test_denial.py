@@ -195,7 +195,8 @@ def test_what_everyone_sees_are_names_and_counts(analyst: psycopg.Connection) ->
         "SELECT c.relname || coalesce(obj_description(c.oid), '') || "
         "coalesce(pg_get_expr(c.relpartbound, c.oid), '') FROM pg_class c "
         "WHERE c.relnamespace IN (SELECT oid FROM pg_namespace WHERE nspname = 'freqdp') "
-        "UNION ALL SELECT query FROM pg_stat_activity WHERE usename <> current_user"
+        "UNION ALL SELECT query FROM pg_stat_activity WHERE usename <> current_user "
+        "AND datname = current_database()"
     ).fetchall()
     assert texts
     keys = {point[0] for point in POINTS}

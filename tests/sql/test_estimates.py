@@ -77,9 +77,7 @@ EVERYTHING = [
 EXTENT = EVERYTHING[2:]
 
 
-def test_private_tables_and_held_releases_have_no_statistics(
-    outsider: psycopg.Connection,
-) -> None:
+def test_private_tables_and_held_releases_have_no_statistics(outsider: psycopg.Connection) -> None:
     assert _told(outsider, "world.points") == EVERYTHING, "these functions tell nothing at all here"
     for relation in PRIVATE:
         assert _told(outsider, relation) == [], relation

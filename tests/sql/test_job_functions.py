@@ -13,7 +13,7 @@ import psycopg
 import pytest
 from library import build_points, make_points, opened, release
 from psycopg import sql
-from psycopg.conninfo import make_conninfo
+from world import as_role
 
 from freqdp_db.db import schema
 from freqdp_db.db.connection import Database
@@ -143,58 +143,6 @@ def points(database_url: str) -> str:
     return database_url
 
 
-def _refusal(url: str, *arguments: Any) -> psycopg.Error:
-    with (
-        psycopg.connect(url, autocommit=True) as connection,
-        pytest.raises(psycopg.Error) as caught,
-    ):
-        connection.execute("SELECT freqdp.request_release(%s, %s, %s, %s::jsonb)", arguments)
-    with psycopg.connect(url) as connection:
-        assert connection.execute("SELECT count(*) FROM freqdp.job_queue").fetchone() == (0,)
-    return caught.value
-
-
-def test_bad_requests_are_refused_at_the_call(points: str) -> None:
-    cases = {
-        ("nobody", "lg", 1, "{}"): ("QF002", "there is no dataset 'nobody'"),
-        ("d", "best", 1, "{}"): ("QF001", "method 'best' is not known"),
-        ("d", "lg", -1, "{}"): ("QF001", "epsilon -1"),
-        ("d", "lg", 1, '{"color": 1}'): ("QF001", "option 'color': lg has no such option"),
-        ("d", "strict", 1, '{"delta": 0.0001}'): ("QF001", "delta 0.0001 is not acceptable"),
-        ("d", "lg", 1000, '{"new_draw": true, "as": "r"}'): ("QF010", "release 'r' already"),
-        ("d", "cut", None, "{}"): ("QF001", "r is a published release of the same source"),
-    }
-    with opened(points) as database:
-        release(database, "d", "r", signature=3)
-    for arguments, (state, words) in cases.items():
-        error = _refusal(points, *arguments)
-        assert error.sqlstate == state and words in str(error), arguments
-        assert error.diag.message_hint, arguments
-    error = _refusal(points, "d", "lg", 1000, "{}")
-    assert error.sqlstate == "QF003"
-    assert (
-        "the budget for one occurrence does not allow this (epsilon): requested 1000, spent 1 of 1000, "
-        "remaining 999, "
-    ) in str(error)
-    assert "short by 1; spent by r (1)" in str(error)
-    assert "freqdp budget d --unit occurrence --raise 1 --reason TEXT" in str(
-        error.diag.message_hint
-    )
-    hint = str(_refusal(points, "d", "lg", 1, '{"color": 1}').diag.message_hint)
-    for option in ("signature", "as", "new_draw", "rebuild", "keep", "hold"):
-        assert option in hint.replace(";", ",").replace(" and of every method", "").split(", ")
-
-
-def test_a_dataset_that_is_not_built(points: str) -> None:
-    with psycopg.connect(points, autocommit=True) as connection:
-        connection.execute("UPDATE freqdp.dataset SET current_build = NULL")
-        assert "rebuild" in (_refusal(points, "d", "lg", 1, "{}").diag.message_hint or "")
-        row = connection.execute(
-            "SELECT freqdp.request_release('d', 'lg', 1, '{\"rebuild\": true}')"
-        ).fetchone()
-        assert row is not None
-
-
 def test_what_was_answered_costs_nothing(points: str) -> None:
     """An equal request is accepted although the budget is spent: it draws nothing."""
     options = {"signature": 3, "spread": "12.50", "time_step": "5min"}
@@ -213,12 +161,8 @@ def test_what_was_answered_costs_nothing(points: str) -> None:
                 )
 
 
-def _as(url: str, role: str) -> str:
-    return make_conninfo(url, options=f"-c role={role}")
-
-
 def test_a_runner_asks_and_forges_nothing(points: str) -> None:
-    with psycopg.connect(_as(points, "freqdp_runner"), autocommit=True) as runner:
+    with psycopg.connect(as_role(points, "runner"), autocommit=True) as runner:
         row = runner.execute("SELECT freqdp.request_release('d', 'lg', 1.5)").fetchone()
         assert row == (1,)
         assert runner.execute(
@@ -248,12 +192,8 @@ def test_cancel(points: str) -> None:
             first = request_release(asking, "d", {"method": "lg"})
             second = request_release(asking, "d", {"method": "gl"})
         assert cancel(first) == "cancelled"
-        with pytest.raises(psycopg.Error, match="job 1 is cancelled already") as caught:
+        with pytest.raises(psycopg.Error, match="job 1 is cancelled already"):
             cancel(first)
-        assert caught.value.sqlstate == "QF001"
-        for unknown in (99, None):
-            with pytest.raises(psycopg.Error, match="there is no job"):
-                cancel(unknown)
         claimed = claim(database, 7, 60.0)
         assert claimed is not None and claimed.job_id == second and not claimed.cancelled
         assert cancel(second) == "cancelling"

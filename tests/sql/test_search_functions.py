@@ -15,7 +15,6 @@ from psycopg import sql
 from servers import clone_of, filled_once
 
 from freqdp_db import errors
-from freqdp_db.dataset.registration import Registration, register
 from freqdp_db.db import builds as cells
 from freqdp_db.db.builds import BuildRow, find_build, load_locations, load_trajectories
 from freqdp_db.db.connection import Connection, Database
@@ -93,9 +92,7 @@ def _service(
     """The same by the search that releases use."""
     found = nearest_trajectories(
         index_segments(
-            built.trajectories,
-            built.locations,
-            np.arange(len(built.trajectories), dtype=np.int64),
+            built.trajectories, built.locations, np.arange(len(built.trajectories), dtype=np.int64)
         ),
         Queries(
             x,
@@ -399,76 +396,19 @@ def test_only_the_current_build(small: Any, database_url: str) -> None:
 # --- refusals -----------------------------------------------------------------------------------
 
 METRES = f"public.ST_SetSRID(public.ST_MakePoint(500000, 4000000), {METRIC_SRID})"
-REFUSED = [
-    ("'nothing', {p}, 1", "QF002", "'nothing'", "dataset list"),
-    ("NULL, {p}, 1", "QF002", "NULL", "dataset list"),
-    ("'empty', {p}, 1", "QF002", "no build", "dataset build empty"),
-    ("'small', {p}, 0", "QF001", "k is 0", "above 0"),
-    ("'small', {p}, -1", "QF001", "k is -1", "above 0"),
-    ("'small', {p}, NULL", "QF001", "k is NULL", "above 0"),
-    ("'small', public.ST_MakePoint(1, 2), 1", "QF001", "SRID", f"{METRIC_SRID}"),
-    (
-        "'small', public.ST_SetSRID(public.ST_MakePoint(1, 2), 998999), 1",
-        "QF001", "998999", "SRID",
-    ),
-    (
-        "'small', public.ST_SetSRID(public.ST_MakePoint(10, 1234), 4326), 1",
-        "QF001", "4326", "longitude first",
-    ),
-    (
-        f"'small', public.ST_SetSRID(public.ST_MakePoint('NaN', 2), {METRIC_SRID}), 1",
-        "QF001", "metres", "SRID",
-    ),
-    (
-        f"'small', public.ST_SetSRID(public.ST_MakePoint(1e200, 2), {METRIC_SRID}), 1",
-        "QF001", "metres", "SRID",
-    ),
-    ("'small', public.ST_MakeLine({p}, {p}), 1", "QF001", "LINESTRING", "ST_MakePoint"),
-    (
-        "'small', public.ST_GeomFromText('POINT EMPTY', 4326), 1",
-        "QF001", "empty", "ST_MakePoint",
-    ),
-    ("'small', NULL, 1", "QF001", "NULL", "ST_MakePoint"),
-]  # fmt: skip
 
 
-@pytest.fixture
-def refusing(database_url: str) -> str:
-    with open_database(database_url) as database:
-        build_points(database, "small", make_points(database_url, "small", [("a", 0, 0, 0)]))
-        made = Registration("empty", make_points(database_url, "empty", []), object="object",
-                            time="at", geom="geom", budget="1")  # fmt: skip
-        register(database, made)
-    return database_url
-
-
-def test_refused(refusing: str) -> None:
-    with psycopg.connect(refusing, autocommit=True) as connection:
-        for arguments, state, message, hint in REFUSED:
-            dataset, rest = arguments.format(p=METRES).split(",", 1)
-            for call in (
-                f"nearest_trajectories({dataset}, {rest})",
-                f"nearest_segments({dataset}, 0, {rest})",
-            ):
-                with pytest.raises(psycopg.Error) as caught:
-                    connection.execute(f"SELECT * FROM freqdp.{call}".encode())
-                assert caught.value.sqlstate == state, call
-                assert message in (caught.value.diag.message_primary or ""), call
-                assert hint in (caught.value.diag.message_hint or ""), call
-
-
-def test_refused_in_our_words(refusing: str) -> None:
+def test_refused_in_our_words(small: Any) -> None:
     """`db.connection` makes the errors ours."""
-    origin = _point(*ORIGIN_M, METRIC_SRID)
-    with open_database(refusing) as database:
-        for trajectory, k, kind in ((0, 0, errors.BadInput), (7, 1, errors.NotFound)):
-            with pytest.raises(kind) as caught, database.begin() as connection:
-                _rows(connection, "nearest_segments", "small", trajectory, origin, k)
-            assert caught.value.remedy
-        assert "no trajectory 7" in caught.value.message
-        with database.begin(snapshot=True) as connection:
-            (found,) = _rows(connection, "nearest_segments", "small", 0, origin, 1)
-        assert found["loss_m"] == 0, "and a read-only snapshot can be searched"
+    world, origin = small([("a", 0, 0, 0)]), _point(*ORIGIN_M, METRIC_SRID)
+    for trajectory, k, kind in ((0, 0, errors.BadInput), (7, 1, errors.NotFound)):
+        with pytest.raises(kind) as caught, world.database.begin() as connection:
+            _rows(connection, "nearest_segments", "small", trajectory, origin, k)
+        assert caught.value.remedy
+    assert "no trajectory 7" in caught.value.message
+    with world.database.begin(snapshot=True) as connection:
+        (found,) = _rows(connection, "nearest_segments", "small", 0, origin, 1)
+    assert found["loss_m"] == 0, "and a read-only snapshot can be searched"
 
 
 def test_the_segments_of_a_long_trajectory(database_url: str) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import psycopg
 import pyogrio
-import pytest
 
 BRUSSELS = (11, 1048, 686)
 """z, x, y of a tile in the middle of the demo's city."""
@@ -58,15 +57,3 @@ def test_lines_have_their_columns_and_can_be_chosen(released_city: str, tmp_path
     meta, _, _, columns = pyogrio.raw.read(f"MVT:{file}")
     chosen = columns[list(meta["fields"]).index("trajectory_id")]
     assert set(map(str, chosen)) == {one} and len(chosen) == np.sum(ids == ids[0])
-
-
-@pytest.mark.parametrize("table", ["nothing", "catalog", "city_1; DROP TABLE x"])
-def test_what_is_no_layer(released_city: str, table: str) -> None:
-    with pytest.raises(psycopg.Error, match="no released table") as refused:
-        _tile(released_city, table=table)
-    assert refused.value.sqlstate == "QF002"
-
-
-def test_no_table_named(released_city: str) -> None:
-    with pytest.raises(psycopg.Error, match="NULL"):
-        _tile(released_city)

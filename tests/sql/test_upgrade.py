@@ -13,10 +13,7 @@ import pytest
 from installed import check_tables, psql
 from library import opened
 from servers import SharedServer, clone_of, cloned, filled_once
-from world import anonymize, freqdp, query, value, verify, withdraw
-
-from freqdp_db.evaluation.evaluate import approve_within_limit
-from freqdp_db.jobs.worker import Worker
+from world import anonymize, freqdp, query, report, serve, value, verify, withdraw
 
 _DUMP = Path(__file__).parent / "installed_0_3_0.sql.xz"
 _LEDGER = "SELECT account_id, entry, kind, amount, hash FROM freqdp.spend ORDER BY spend_id"
@@ -138,8 +135,7 @@ def test_releases_keep_the_column_at(upgraded: str, tmp_path: Path) -> None:
         ).succeeded()
     header, *lines = (tmp_path / "frequencies.csv").read_text("utf-8").splitlines()
     assert (header, len(lines)) == ("trajectory_id,seq,sampled_at,lon,lat", rows)
-    page = tmp_path / "report.html"
-    freqdp(upgraded, "release", "report", "frequencies", "--public", "--out", str(page)).succeeded()
+    report(upgraded, "frequencies", tmp_path, "--public")
     freqdp(upgraded, "evaluate", "frequencies").succeeded()
     # the view over the newest release has another column from the next one on
     query(upgraded, "CREATE VIEW public.mine AS SELECT at FROM freqdp_release.city_current")
@@ -208,8 +204,7 @@ def test_what_was_answered_is_not_drawn_again(
 def test_the_waiting_job_and_the_schedule_are_served(upgraded: str) -> None:
     assert query(upgraded, "SELECT name, ended_at FROM freqdp.schedule") == [("city", None)]
     query(upgraded, "UPDATE freqdp.schedule SET next_at = now()")
-    with opened(upgraded) as database:
-        served = Worker(database, approve_within_limit).serve(once=True)
+    served = serve(upgraded)
     assert (served.done, served.refused, served.failed) == (2, 0, 0)
     assert query(upgraded, "SELECT method, state FROM freqdp.job ORDER BY job_id") == [
         ("pure-l", "done"), ("pure-g", "done"), ("lg", "done"),

@@ -17,7 +17,7 @@ from freqdp_db.evaluation.attacks.claims import (
     score_claims,
 )
 from freqdp_db.evaluation.attacks.exposure import measure_exposure
-from freqdp_db.evaluation.attacks.habits import Matches, Units, _accuracy, habit_exposures
+from freqdp_db.evaluation.attacks.habits import habit_exposures
 from freqdp_db.evaluation.attacks.known_samples import (
     KnownSamples,
     Sighted,
@@ -429,20 +429,6 @@ def test_habits_in_single_samples_that_look_alike(at_home: int, least: float, mo
     )
     found = habit_exposures(Case(side, places, release), rng_of(1))
     assert least <= found["exposure.habits"] <= most
-
-
-def test_the_last_of_equally_likely_persons_counts() -> None:
-    each = np.arange(2)
-    side, places = side_of([[(0, 0.0)], [(0, 1.0)]]), creatures()[1]
-    shown = side_of([[(0, 0.0)], [(0, 1.0)]])
-    case = Case(side, places, ReleaseSeen(shown, places, np.array([1, 1], np.int32), pieces=True))
-    units = Units(np.arange(3), each, np.ones(2, np.int64))
-    unit, person = np.repeat(each, 2), np.tile(each, 2)
-    features, own = np.zeros((4, 1), np.float32), (person == 1).astype(np.int64)
-    matches = Matches(unit, person, np.array([0, 2, 4]), features, own)
-    for odds, right in (([0.5, 0.5, 0.5, 0.5], 1.0), ([0.6, 0.5, 0.5, 0.5], 0.5)):
-        chance, everybody = np.array(odds, np.float32), np.ones(2, np.bool_)
-        assert _accuracy(case, units, matches, chance, person, everybody) == right
 
 
 def test_habits_of_strangers_say_nothing() -> None:

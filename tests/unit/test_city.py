@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from driven import driven_roads
 
-from freqdp_db.errors import BadInput
-from freqdp_db.loading.city import SHARES, Chunk, City, make_places
+from freqdp_db.loading.city import SHARES, Chunk, City
 from freqdp_db.loading.files import NO_TIME
 from freqdp_db.loading.network import LON, make_network, to_degrees
 from freqdp_db.roads.router import DestinationTrees
@@ -154,46 +153,11 @@ def test_moving_samples_lie_on_the_true_road(city: City, chunk: Chunk) -> None:
     assert 3 < np.median(off) < 9
 
 
-@pytest.mark.parametrize(("objects", "days"), [(0, 1), (1, 0), (2_000_000, 1), (1, 1_000)])
-def test_impossible_sizes_are_refused(objects: int, days: int) -> None:
-    with pytest.raises(BadInput):
-        City(objects, days, np.random.default_rng(1))
-
-
 @pytest.mark.parametrize("objects", [1, 9, 401])
 def test_small_and_uneven_casts(objects: int) -> None:
     chunks = list(City(objects, 1, np.random.default_rng(1)).chunks())
     assert sum(c.objects for c in chunks) == objects
     assert sum(len(np.unique(c.samples.object_id)) for c in chunks) <= objects
-
-
-def test_points_of_interest_change_nothing_that_moves(city: City) -> None:
-    again = City(60, 7, np.random.default_rng(1)).interest
-    other = City(60, 7, np.random.default_rng(2)).interest
-    assert (city.interest.lon == again.lon).all()
-    assert (city.interest.category == again.category).all()
-    assert len(other.lon) != len(again.lon) or (other.lon != again.lon).any()
-    # what is drawn for those who move is what it would be without points
-    plain = np.random.default_rng(1)
-    network = make_network(plain)
-    places = make_places(network, plain)
-    assert (places.hotspots == city.places.hotspots).all()
-    assert (plain.permutation(60) < 6).tolist() == city._taxi.tolist()
-
-
-def test_offices_are_where_many_go_and_schools_are_not(city: City) -> None:
-    lon, lat = to_degrees(
-        *(side[city.places.hotspots] for side in (city.network.x, city.network.y))
-    )
-    found = city.interest
-    away = np.hypot((found.lon[:, None] - lon) * 70.4, (found.lat[:, None] - lat) * 111.2).min(
-        axis=1
-    )
-    near = {c: (away[found.category == c] < 0.4).mean() for c in (b"office", b"school")}
-    assert near[b"office"] > 1.4 * near[b"school"]
-    _, counts = np.unique(found.category, return_counts=True)
-    assert len(counts) == 8
-    assert counts.min() > 50
 
 
 def test_people_meet(chunk: Chunk) -> None:

@@ -10,15 +10,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from synthetic_world import (
-    PERIOD,
-    REGION,
-    grid_roads,
-    grid_zones,
-    riders,
-    small_city,
-    time_bins,
-)
+from synthetic_world import PERIOD, REGION, grid_roads, grid_zones, riders, small_city, time_bins
 
 from freqdp_db.errors import VerificationFailed
 from freqdp_db.methods.counts import plan as plan_module
@@ -39,11 +31,7 @@ from freqdp_db.methods.counts.estimation import (
     sums,
     total_margins,
 )
-from freqdp_db.methods.counts.measuring import (
-    _pick_cells,
-    bounded_by,
-    measure,
-)
+from freqdp_db.methods.counts.measuring import _pick_cells, bounded_by, measure
 from freqdp_db.methods.counts.options import TABLES
 from freqdp_db.methods.counts.plan import (
     Design,

@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
 from sides import MINUTE, Rows, side_of
 
-from freqdp_db.evaluation.attacks.claims import (
-    AttackScore,
-    area_under_curve,
-    found_at,
-    score_picks,
-)
+from freqdp_db.evaluation.attacks.claims import AttackScore, area_under_curve, found_at, score_picks
 from freqdp_db.evaluation.attacks.devices import device_exposures
 from freqdp_db.evaluation.attacks.exposure import (
     edits_exposure,
@@ -32,14 +26,9 @@ from freqdp_db.evaluation.attacks.known_samples import (
     SightingIndex,
     draw_known,
     held_samples,
-    sighting_exposures,
 )
 from freqdp_db.evaluation.attacks.relinking import find_runs
-from freqdp_db.evaluation.attacks.signatures import (
-    pick_by_clock,
-    pick_by_cosine,
-    tf_idf,
-)
+from freqdp_db.evaluation.attacks.signatures import pick_by_clock, pick_by_cosine, tf_idf
 from freqdp_db.evaluation.pair import Case, Pair, ReleaseSeen
 from freqdp_db.model.arrays import Groups
 from freqdp_db.model.trajectories import Areas, Locations, Trajectories
@@ -367,10 +356,3 @@ def test_a_release_with_places_of_its_own_and_an_empty_one(
     found = measure_exposure(Case(side, places, ReleaseSeen(nothing, places, pieces=True)), 1)
     assert found["exposure"] == 0.0
     assert all(math.isfinite(v) for v in found.values())
-
-
-def test_metrics_do_not_change_from_run_to_run(city: tuple[Trajectories, Locations]) -> None:
-    side, places = city
-    case = Case(side, places, ReleaseSeen(side, places))
-    once = partial(sighting_exposures, case, SightingIndex(case.release))
-    assert once(rng_of(1))[0] == once(rng_of(1))[0]

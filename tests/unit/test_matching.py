@@ -254,20 +254,6 @@ def test_scores_weigh_roads_by_length() -> None:
     assert found["recovery.f"] == pytest.approx(2 * 200 / 1_300)
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_rmf_follows_from_precision_and_recall(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    length = rng.uniform(1, 500, 40)
-
-    def some() -> Matched:
-        return _sets(*(rng.permutation(40)[: rng.integers(1, 20)].tolist() for _ in range(5)))
-
-    found = route_scores(some(), some(), length)
-    precision, recall = found["recovery.precision"], found["recovery.recall"]
-    if precision > 0:
-        assert found["recovery.rmf"] == pytest.approx(recall / precision + 1 - 2 * recall)
-
-
 def test_recovery_of_an_identical_release_is_whole() -> None:
     trajectories, locations = drive((100, 0), (900, 0), (1_000, 500), (600, 1_000), gap_s=90)
     found = recovery_attack(Pair(trajectories, trajectories, locations), SQUARE, Progress())

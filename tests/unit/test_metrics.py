@@ -16,23 +16,15 @@ from sides import MINUTE, side_of
 from freqdp_db.evaluation import utility
 from freqdp_db.evaluation.attacks import signatures
 from freqdp_db.evaluation.attacks.known_samples import known_samples, unicity
-from freqdp_db.evaluation.attacks.signatures import (
-    around_the_clock,
-    linking_attacks,
-    tf_idf,
-    weigh,
-)
+from freqdp_db.evaluation.attacks.signatures import around_the_clock, linking_attacks, tf_idf, weigh
 from freqdp_db.evaluation.evaluate import PUBLISHABLE, measure, measure_piece, measure_release
 from freqdp_db.evaluation.pair import Case, Pair, ReleaseSeen, hours_of_day, on_odd_days
 from freqdp_db.evaluation.utility import (
-    cell_sequences,
     cut_into_trips,
     diameter_error,
     diameters,
-    frequent_patterns,
     hotspot_correlation,
     information_loss,
-    jensen_shannon,
     most_frequent,
     mutual_information,
     plausibility,
@@ -251,17 +243,6 @@ def test_unicity_counts_the_release() -> None:
     assert unicity(Pair(released, moved, LINE), rng)["unicity.place"] == 0.0
 
 
-def test_divergence() -> None:
-    def counts(*values: int) -> np.ndarray:  # type: ignore[type-arg]
-        return np.array(values, np.int64)
-
-    assert jensen_shannon(counts(3, 1), counts(6, 2)) == 0.0
-    assert jensen_shannon(counts(1, 0), counts(0, 5)) == pytest.approx(math.log(2))
-    # p = (1, 0), q = (1/2, 1/2), m = (3/4, 1/4)
-    expected = (math.log(4 / 3) + math.log(2 / 3) / 2 + math.log(2) / 2) / 2
-    assert jensen_shannon(counts(2, 0), counts(1, 1)) == pytest.approx(expected)
-
-
 def test_mutual_information_follows_the_last_released_sample() -> None:
     original = trajectories([(0, 0), (9, 1), (0, 2), (9, 3)])
     same = mutual_information(Pair(original, original, LINE))
@@ -329,18 +310,6 @@ def test_trip_error_has_what_chance_does_beside_it(world: tuple[Trajectories, Lo
     assert 0.0 < found["te.trip.chance"] < found["te.trajectory.chance"] < math.log(2)
 
 
-def test_jumps_are_filled_along_the_straight_way() -> None:
-    column = np.array([0, 2, 1], np.int32)
-    row = np.array([0, 1, 1], np.int32)
-    # (0, 0) to (2, 1): the row changes in the middle of the second cell
-    offsets, cells = cell_sequences(trajectories(minutes(0, 0, 1)), column, row)
-    assert offsets.tolist() == [0, 4]
-    assert cells.tolist() == [0, 1, 7, 8]
-    # through a corner, x first: (0, 0), (1, 0), (1, 1); and back: (1, 1), (0, 1), (0, 0)
-    _, cells = cell_sequences(trajectories(minutes(0, 2, 0)), column, row)
-    assert cells.tolist() == [0, 1, 7, 6, 0]
-
-
 def test_patterns_by_trajectories_and_by_occurrence() -> None:
     offsets, cells = np.array([0, 6, 8]), np.array([1, 2, 1, 2, 1, 2, 3, 4], np.int32)
     by_carrier = most_frequent(offsets, cells, by_occurrence=False)
@@ -353,16 +322,6 @@ def test_patterns_by_trajectories_and_by_occurrence() -> None:
     assert two + 2 * 36 + 3 not in by_carrier
     # 1-2-1-2-1-2 has two patterns of each length up to 5 and one of 6; and there is 3-4
     assert len(by_carrier) == 3 + 2 + 2 + 2 + 1
-
-
-def test_patterns_of_a_release_that_moved_elsewhere() -> None:
-    square = places(*((x * 1_000.0, y * 1_000.0) for y in range(6) for x in range(6)))
-    original = trajectories(minutes(0, 1, 2, 3), minutes(35, 34, 33))
-    same = Pair(original, original, square)
-    assert frequent_patterns(same)["ffp"] == 1.0
-    half = trajectories(minutes(0, 1, 2, 3), minutes(0, 1, 2, 3))
-    # of 6 + 3 patterns the release has 6
-    assert frequent_patterns(Pair(original, half, square))["ffp"] == pytest.approx(2 * 6 / 15)
 
 
 def test_plausibility() -> None:

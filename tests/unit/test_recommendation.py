@@ -27,7 +27,6 @@ from freqdp_db.evaluation.recommendation.choosing import (
     Recommendation,
     choose,
     contender,
-    find_purpose,
     frontier,
     grid_for,
     guaranteed,
@@ -36,7 +35,6 @@ from freqdp_db.evaluation.recommendation.choosing import (
     kept,
     learns,
     never_tried,
-    price_of_histories,
     upper_end,
     within,
 )
@@ -47,11 +45,9 @@ from freqdp_db.evaluation.recommendation.recommend import (
     SHAPES,
     WIDTH,
     Line,
-    RecommendOptions,
     TimeBudget,
     draw_frontier,
     objects_within,
-    parse_minutes,
     split,
     write_page,
 )
@@ -94,24 +90,6 @@ def test_the_most_useful_that_meets_the_risk() -> None:
     assert found.recommended is more and found.nearest is None
     assert "within 5 %" in found.why and "most useful of the 2 candidates" in found.why
     assert "c would be more useful (0.99 instead of 0.80), but lets" in found.why
-
-
-@pytest.mark.parametrize(
-    ("half", "complete", "why"),
-    [
-        (0.0, True, "4 % of a person's samples, or up to 6 % in another draw, and more than half of "
-         "nobody."),
-        (0.1, True, "4 % of a person's samples, or up to 6 % in another draw, and more than half for "
-         "10 % of people."),
-        (0.0, False, "at least 4 % of a person's samples."),
-        (0.1, False, "at least 4 % of a person's samples, and more than half for at least 10 % of "
-         "people."),
-    ],
-)  # fmt: skip
-def test_why_the_more_useful_is_out(half: float, complete: bool, why: str) -> None:
-    out = replace(made_up("c", 0.04, 0.99, half), risk_high=0.06, meets=False, complete=complete)
-    found = choose([made_up("a", 0.01, 0.5), out], LIMIT).why
-    assert found.endswith(f"but lets an attacker learn {why}")
 
 
 def test_who_is_out_is_not_attacked_further() -> None:
@@ -176,17 +154,6 @@ def test_the_frontier_is_what_no_other_beats() -> None:
     assert [c.label for c in frontier(candidates)] == ["a", "e", "c"]
 
 
-def test_what_serves_poorly_is_not_recommended_without_a_word(tmp_path: Path) -> None:
-    for usefulness, cautious in ((0.34, True), (0.499, True), (0.5, False), (0.9, False)):
-        found = recommendation(tmp_path / "p.html", [made_up("lg+swap", 0.01, usefulness)])
-        write_page(found, PURPOSES["density"])
-        head = re.search(r"<strong>(Use lg.*?)</strong>", found.file.read_text())
-        assert head is not None
-        for said in (head[1], found.lines()[0].partition(". ")[0]):
-            assert ("with caution: little of what analysts need is left" in said) == cautious
-            assert (f"usefulness {usefulness:.2f} of 1" in said) == cautious
-
-
 @pytest.mark.parametrize("purpose", PURPOSES.values())
 def test_every_method_is_tried_or_said_not_to_be(purpose: Purpose) -> None:
     tried = {part for method in grid_for(purpose) for part in method.method.split("+")}
@@ -203,26 +170,6 @@ def test_a_guarantee_is_on_a_line_of_its_own() -> None:
     assert guaranteed([made_up("cut", 0.01, 0.9)]) is None
     assert guaranteed([weak, strong]) is strong
     assert guaranteed([weak, poor]) is weak
-
-
-@pytest.mark.parametrize(
-    ("lg", "gl", "lowest"),
-    [
-        (True, True, "the lowest risk is 30 % (gl)"),
-        (True, False, "the lowest risk by all attackers is 60 % (lg)"),
-        (False, False, "the lowest risk is at least 30 % (gl)"),
-    ],
-)
-def test_what_histories_cost(lg: bool, gl: bool, lowest: str) -> None:
-    """lg, gl: whether all attackers were tried on them."""
-    inside = [
-        replace(made_up("lg", 0.6, 0.8), complete=lg),
-        replace(made_up("gl", 0.3, 0.8), complete=gl),
-    ]
-    words = price_of_histories([*inside, made_up("lg+cut", 0.04, None)])
-    assert words is not None
-    assert lowest in words and "lg+cut reaches 4 %" in words
-    assert price_of_histories([made_up("lg", 0.6, 0.8)]) is None
 
 
 def test_the_upper_end_keeps_the_limit() -> None:
@@ -412,35 +359,6 @@ def test_risks(text: str, risk: float | None) -> None:
         parse_share("--risk", text)
 
 
-@pytest.mark.parametrize("text", ["0", "-1", "1441", "nan", "inf", "soon", ""])
-def test_bad_minutes(text: str) -> None:
-    with pytest.raises(BadInput, match=r"minutes .* is not a number of minutes"):
-        parse_minutes(text)
-
-
-def test_bad_purpose_and_objects() -> None:
-    with pytest.raises(BadInput) as refused:
-        find_purpose("fun")
-    assert refused.value.as_options()["message"] == "--for 'fun' is not known"
-    assert (refused.value.parameter, refused.value.message) == (
-        "purpose",
-        "purpose 'fun' is not known",
-    )
-
-    def options(objects: int | None) -> RecommendOptions:
-        return RecommendOptions.parse(
-            risk="5%", purpose="density", objects=objects, minutes=1, seed=1, roads=None,
-            out=None, force=False,
-        )  # fmt: skip
-
-    for objects in (3, 41, 0, -2):
-        with pytest.raises(BadInput, match=f"objects {objects} is not possible"):
-            options(objects).require_possible(40)
-    with pytest.raises(BadInput, match="nobody to hold out"):
-        options(None).require_possible(3)
-    options(4).require_possible(4)
-
-
 CROWD = [
     made_up(f"m{n}, some variant_name", 0.04 + 0.002 * (n % 3), 0.7 + 0.001 * n) for n in range(12)
 ]
@@ -541,26 +459,3 @@ def test_the_page(tmp_path: Path, met: bool) -> None:
     assert "freqdp anonymize city --method" in re.sub(
         r'<span class="option">(.*?)</span>', r"\1", page
     )
-
-
-def test_the_lines(tmp_path: Path) -> None:
-    found = recommendation(
-        tmp_path / "p.html", [made_up("lg", 0.6, 0.9), made_up("cut", 0.01, 0.5)]
-    )
-    assert [row[0] for row in found.rows()] == ["* cut", "  lg"]
-    assert found.rows()[0][1:] == ("1 %, at most 1 % (little)", "0 %", "0.50 (roughly)", "yes")
-    lines = found.lines()
-    assert lines[0].startswith(
-        "Recommended for ci<ty: cut. The strongest attacker, one who knows 4 exact"
-    )
-    assert lines[1] == "  freqdp anonymize city --method cut"
-    assert "Not tried, for reasons that the page gives: strict." in lines
-    assert lines[-1] == f"The page: {found.file}"
-    document = found.document()
-    assert document["candidates"][0]["label"] == "lg" and document["recommended"] == "cut"
-
-
-def test_nothing_serves_the_purpose() -> None:
-    found = choose([made_up("a", 0.01, None)], LIMIT)
-    assert found.picked is None
-    assert found.why == "No method that could be measured serves this purpose."

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +10,6 @@ import pytest
 from sides import MINUTE, side_of
 from svg_texts import require_readable, texts
 
-from freqdp_db.evaluation.attacks.exposure import measure_exposure
 from freqdp_db.evaluation.figures import ROAD, Curve, line_chart
 from freqdp_db.evaluation.pair import Case, CellBox, Pair, ReleaseSeen
 from freqdp_db.evaluation.report.examples import (
@@ -29,7 +26,6 @@ from freqdp_db.evaluation.report.maps import Map, Raster, RoadLines, box_of, hea
 from freqdp_db.evaluation.report.report import heats_of
 from freqdp_db.model.arrays import Groups
 from freqdp_db.model.trajectories import Areas, Locations, Trajectories
-from freqdp_db.progress import Progress, Stage
 
 SECOND = 1_000_000
 
@@ -241,13 +237,6 @@ def test_made_up_trips_and_pieces_are_drawn() -> None:
     assert explained(case, "edited", CellBox(0, 0, 1, 1), RoadLines.none(), 1) is None
 
 
-def test_what_was_edited_is_found() -> None:
-    case = crossing()
-    pair = Pair(case.original, case.release.trajectories, case.places)
-    edited = edited_samples(pair)
-    assert edited.deleted.sum() == edited.inserted.sum() == 16
-
-
 @pytest.mark.parametrize("step_us", [None, 4 * MINUTE])
 def test_edits_are_what_one_side_does_not_have(step_us: int | None) -> None:
     """Against sets, with several samples at one time, the same one twice, and empty objects."""
@@ -271,35 +260,6 @@ def test_edits_are_what_one_side_does_not_have(step_us: int | None) -> None:
     assert edited.deleted.tolist() == [fact not in set(facts[1]) for fact in facts[0]]
     assert edited.inserted.tolist() == [fact not in set(facts[0]) for fact in facts[1]]
     assert 0 < edited.deleted.sum() < before.samples
-
-
-class _Told(Progress):
-    """Keeps what it is told of each stage."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.heard: dict[str, list[int]] = {}
-
-    @contextmanager
-    def stage(self, name: str, total: int | None = None, unit: str = "rows") -> Iterator[Stage]:
-        self.heard[name] = [total or 0, 0]
-        told = self.heard[name]
-
-        class Heard:
-            def advance(self, amount: int) -> None:
-                told[1] += amount
-
-            def total(self, amount: int) -> None:
-                told[0] = amount
-
-        yield Heard()
-
-
-def test_every_attacker_is_told_to_who_waits() -> None:
-    case, told = crossing(), _Told()
-    measure_exposure(case, 1, progress=told)
-    total, done = told.heard["exposure"]
-    assert total == done > 20
 
 
 def test_a_map_shows_where_most_are() -> None:

@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
+from dataclasses import replace
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 from snapshots import require_same
 
-from freqdp_db.evaluation.recommendation.choosing import percent, risk_in_words, use_in_words
-from freqdp_db.evaluation.recommendation.recommend import how_long, span
+from freqdp_db.evaluation.recommendation.choosing import (
+    PURPOSES,
+    Candidate,
+    LeftOut,
+    Recommendation,
+    choose,
+    percent,
+    price_of_histories,
+    risk_in_words,
+    use_in_words,
+)
+from freqdp_db.evaluation.recommendation.recommend import how_long, span, write_page
 from freqdp_db.evaluation.report.words import (
     attackers,
     beside_attackers,
@@ -150,3 +163,63 @@ def _verdicts() -> Iterator[str]:
 
 def test_verdicts() -> None:
     require_same("verdicts.txt", "\n".join(_verdicts()) + "\n")
+
+
+def _candidate(label: str, risk: float, use: float | None, **more: Any) -> Candidate:
+    """By one trial, in which an attacker learns this much of everybody; `more` sets it apart."""
+    made = Candidate(
+        label, label.split(",")[0], "does something", "unlinked", {}, risk, 0.0, risk, 0.0, 1,
+        "exposure.x.4", "one who knows 4 exact samples (place and time) of somebody", use,
+        use is not None and risk <= 0.05, None, "Words.", {},
+        f"freqdp anonymize city --method {label.split(',')[0]}", 1.0,
+    )  # fmt: skip
+    return replace(made, **more)
+
+
+USEFUL = _candidate("c", 0.04, 0.99, risk_high=0.06, meets=False)
+CUT_SHORT = _candidate("a", 0.4, 0.9, complete=False)
+LG, GL = _candidate("lg", 0.6, 0.8), _candidate("gl", 0.3, 0.8)
+CHOICES = {
+    "the most useful within the risk": [
+        _candidate("a", 0.01, 0.5), _candidate("b", 0.05, 0.8), _candidate("c", 0.0501, 0.99)
+    ],
+    "about as useful and less risky": [_candidate("a", 0.04, 0.6), _candidate("b", 0.03, 0.585)],
+    "another draw may show more": [_candidate("a", 0.01, 0.5), USEFUL],
+    "more than half of some": [_candidate("a", 0.01, 0.5), replace(USEFUL, half=0.1)],
+    "not attacked further": [_candidate("a", 0.01, 0.5), replace(USEFUL, complete=False)],
+    "nor of some": [_candidate("a", 0.01, 0.5), replace(USEFUL, half=0.1, complete=False)],
+    "nothing within the risk": [_candidate("a", 0.6, 0.9), _candidate("b", 0.08, 0.4)],
+    "nor attacked further": [CUT_SHORT, _candidate("c", 0.5, 0.9)],
+    "nothing serves": [_candidate("a", 0.01, None)],
+    "serves poorly": [_candidate("lg+swap", 0.01, 0.34)],
+}  # fmt: skip
+HISTORIES = {
+    "all were tried": [LG, GL],
+    "not on the lower one": [LG, replace(GL, complete=False)],
+    "on neither": [replace(LG, complete=False), replace(GL, complete=False)],
+}
+
+
+def _recommendations(folder: Path) -> Iterator[str]:
+    for what, candidates in CHOICES.items():
+        choice = choose(candidates, 0.05)
+        found = Recommendation(
+            "ci<ty", "density", 0.05, 20, 5, 20, 40, 1, 10.0, 12.0,
+            choice.recommended.label if choice.recommended else None,
+            choice.nearest.label if choice.nearest else None,
+            choice.why, choice.picked.command if choice.picked else None,
+            "No measurement replaces a guarantee.", candidates, [LeftOut("strict", "no region")],
+            ["A note."], folder / "page.html",
+        )  # fmt: skip
+        yield f"== {what}"
+        yield from (" | ".join(row) for row in found.rows())
+        yield from (line.replace(str(folder), "TMP") for line in found.lines())
+        write_page(found, PURPOSES["density"])
+        heads = re.findall(r"<strong>(.*?)</strong>", found.file.read_text("utf-8"))
+        yield f"page: {' | '.join(heads)}"
+    for what, inside in HISTORIES.items():
+        yield f"== histories, {what}: {price_of_histories([*inside, _candidate('lg+cut', 0.04, None)])}"
+
+
+def test_recommendations(tmp_path: Path) -> None:
+    require_same("recommendations.txt", "\n".join(_recommendations(tmp_path)) + "\n")
