@@ -29,7 +29,7 @@ from freqdp_db.dataset.projection import ReferenceSystem, to_lon_lat
 from freqdp_db.dataset.reading import RawRows
 from freqdp_db.methods.counts import contributions
 from freqdp_db.methods.counts.measuring import first_numbers
-from freqdp_db.methods.counts.options import TABLES, Budget
+from freqdp_db.methods.counts.options import TABLES
 from freqdp_db.methods.counts.plan import Bounds, Design, Plan, _measurements
 from freqdp_db.methods.counts.polygons import index_polygons
 from freqdp_db.methods.counts.zones import Bins, Roads, Squares, Zones, blocks_of
@@ -39,6 +39,7 @@ from freqdp_db.methods.synthesis.trips import cut_trips
 from freqdp_db.methods.synthesis.vectors import size_counts, summed
 from freqdp_db.model.arrays import Ints, offsets_of
 from freqdp_db.model.trajectories import Locations, Trajectories
+from freqdp_db.privacy.accounting import PrivacyBudget
 from freqdp_db.roads import matching
 from freqdp_db.roads.network import RoadRows, make_network
 
@@ -170,12 +171,12 @@ def require_own_vectors(
     objects = [_hostile(random, kind) for kind in kinds]
     zones, roads = _zones(polygons), _roads(polygons) if with_roads else None
     tables = (*TABLES, "roads") if with_roads else TABLES
-    budget = Budget(Fraction(1), Fraction(1, 10**6), pure)
+    budget = PrivacyBudget(Fraction(1), Fraction(1, 10**6), pure)
     every = dict.fromkeys(("visits", "trips", "stays", "passages"), Bounds(*bounds))
     sizes = np.zeros(24, np.int64)
     sizes[2] = 900
     strict = second_round(REGION, PERIOD, 900, sizes, Fraction(1, 10), pure=pure)
-    with patch("freqdp_db.methods.counts.plan.MOST_DENSE", 10 if sparse else 10**9):
+    with patch("freqdp_db.methods.counts.plan.MAX_DENSE_CELLS", 10 if sparse else 10**9):
         design = Design(zones, Bins(bins, PERIOD, ZONE), tables, budget, roads=roads)  # type: ignore[arg-type]
         plan = Plan(design, every, _measurements(design, every), {"visits": 1, "flows": 1})
 
