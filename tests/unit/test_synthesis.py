@@ -385,7 +385,8 @@ def test_delta_above_a_hundred_thousandth_is_refused() -> None:
         Request.parse("strict", delta="0.00002")
     with pytest.raises(BadInput, match=r"delta 0\.0001 is not between"):
         Request.from_json("strict", {"delta": Decimal("0.0001")})
-    recorded = Request.of(SimpleNamespace(method="strict", parameters={"delta": 0.0001}))  # type: ignore[arg-type]
+    stored = SimpleNamespace(method="strict", parameters={"delta": 0.0001}, kept=None)
+    recorded = Request.of(stored)  # type: ignore[arg-type]
     (step,) = recorded.method.steps
     with pytest.raises(BadInput, match=r"delta 0\.0001 is more than"):
         step.require_possible(options_of(step, recorded.values), 1_000, 10_000)
