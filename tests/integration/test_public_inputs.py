@@ -213,6 +213,13 @@ def test_other_tables_of_the_same_persons_are_not_public(database_url: str) -> N
     freqdp(url, *asked, "public.others").refused("--zones", "reads the rows of public.trip")
     freqdp(url, *asked, "public.held").refused("--zones", "reads the rows of freqdp_release.d_1")
     freqdp(url, "dataset", "set", "d", "--region", "public.others").refused("public.trip")
+    # also of a dataset whose persons are named with the region
+    query(url, "CREATE TABLE stray AS SELECT * FROM w")
+    new = ("dataset", "add", "s", "--from", "public.stray", "--object", "who", "--time", "at")
+    theirs = ("--persons", "riders", "--region", "public.others")
+    freqdp(url, *new, "--lon", "lon", "--lat", "lat", *theirs).refused("public.trip")
+    freqdp(url, *new, "--lon", "lon", "--lat", "lat").succeeded()
+    freqdp(url, "dataset", "set", "s", *theirs).refused("public.trip")
     query(url, "ALTER TABLE w RENAME TO before")
     freqdp(url, *asked, "public.zones").refused("--zones", "reads the rows of public.before")
     query(url, "CREATE TABLE w AS SELECT * FROM before LIMIT 1")
