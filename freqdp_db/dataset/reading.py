@@ -311,8 +311,10 @@ def _require_same_srid(relation: Relation, dataset: DatasetRow) -> None:
 def read_columns(reader: SourceReader, on_rows: Callable[[int], None]) -> dict[str, NDArray[Any]]:
     """All rows without a NULL, a column each."""
     chunks = list(reader.rows(on_rows))
-    names = ("object", "at", "x", "y", *(["kept"] if reader.carries else []))
-    return {name: np.concatenate([c[name] for c in chunks] or [np.zeros(0)]) for name in names}
+    empty = {name: np.zeros(0) for name in ("object", "at", "x", "y")}
+    if reader.carries:
+        empty["kept"] = np.zeros(0, np.int16)
+    return {name: np.concatenate([c[name] for c in chunks] or [none]) for name, none in empty.items()}
 
 
 def numbered_rows(
