@@ -314,7 +314,9 @@ def read_columns(reader: SourceReader, on_rows: Callable[[int], None]) -> dict[s
     empty = {name: np.zeros(0) for name in ("object", "at", "x", "y")}
     if reader.carries:
         empty["kept"] = np.zeros(0, np.int16)
-    return {name: np.concatenate([c[name] for c in chunks] or [none]) for name, none in empty.items()}
+    return {
+        name: np.concatenate([c[name] for c in chunks] or [none]) for name, none in empty.items()
+    }
 
 
 def numbered_rows(
