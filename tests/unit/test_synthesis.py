@@ -499,7 +499,7 @@ def test_matching_gives_back_the_roads_that_were_driven(road_draw: Draw) -> None
     found = {
         (t, int(r))
         for t in range(100)
-        for r in matched.drive[matched.offsets[t] : matched.offsets[t + 1]]
+        for r in matched.driven[matched.offsets[t] : matched.offsets[t + 1]]
     }
     # a town of so few roads has more ways that look alike than a real one
     assert 2 * len(true & found) / (len(true) + len(found)) >= 0.93
