@@ -197,12 +197,13 @@ def _facts(
     freqdp: Freqdp, database: Database, row: DatasetRow, given: dict[str, Any]
 ) -> Iterator[Change]:
     registered = {
+        # first: a region must not be made from other tables of theirs
+        "persons": find_budget(database, row.account_id).population,
         "region": row.region,
         "period": row.period,
         "unit": row.unit,
         "time_unit": row.mapping.time_unit,
         "max_exposure": row.max_exposure,
-        "persons": find_budget(database, row.account_id).population,
         "keep_columns": ", ".join(row.mapping.keep_columns) or None,
     }
     for key, there in registered.items():

@@ -54,14 +54,18 @@ def check_region(text: str) -> None:
 
 
 def parse_region(
-    database: Database | None, text: str, source: tuple[str, str] | None = None
+    database: Database | None,
+    text: str,
+    source: tuple[str, str] | None = None,
+    persons: str | None = None,
 ) -> str:
     """As it is kept: a box or an outline; from a file or a table of polygons, too.
 
-    source: the relation that the table must not be made from.
+    source: the relation that the table must not be made from; persons: a population whose tables it must
+    not be made from either.
     """
     try:
-        return LonLatArea().show(_area(database, text, source))
+        return LonLatArea().show(_area(database, text, source, persons))
     except NotAcceptable as error:
         raise BadInput(
             f"[[region]] {text} is not {error}",
@@ -70,7 +74,9 @@ def parse_region(
         ) from None
 
 
-def _area(database: Database | None, text: str, source: tuple[str, str] | None) -> Box | Outline:
+def _area(
+    database: Database | None, text: str, source: tuple[str, str] | None, persons: str | None
+) -> Box | Outline:
     path = Path(text)
     if path.suffix.lower() in _FILES:
         try:
@@ -89,7 +95,7 @@ def _area(database: Database | None, text: str, source: tuple[str, str] | None) 
         with database.begin(snapshot=True) as connection:
             relation = read_name(connection, text, "[[region]]")
             if source is not None:
-                require_not_from(connection, "[[region]]", relation, source)
+                require_not_from(connection, "[[region]]", relation, source, persons=persons)
             return outline_in_geojson(read_area(connection, relation))
     return LonLatArea().from_text(text)
 

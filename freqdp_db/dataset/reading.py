@@ -190,8 +190,9 @@ def _read_by_workers(
     # none here: a view, or a table whose rows are on other servers
     if not blocks or len(ranges) == 1:
         limits = [replace(part, objects=(own[0], own[-1]) if own else None) for own in keys]
+        sizes = [sum(n for *_, n in known[first:last]) for first, last in ranges]
         objects = engine.load(ranges, _as_range)
-        partitions = objects.map(_read_objects, spec, PerPartition(limits))
+        partitions = objects.map(_read_objects, spec, PerPartition(limits), PerPartition(sizes))
         for rows in partitions.map(len):
             stage.advance(rows)
     else:
@@ -239,10 +240,16 @@ def _as_range(first: int, last: int) -> Range:
     return first, last
 
 
-def _read_objects(objects: Range, spec: ReadSpec, part: SourcePart) -> RawRows:
-    """Read the rows of a range of objects."""
+def _read_objects(objects: Range, spec: ReadSpec, part: SourcePart, expected: int) -> RawRows:
+    """Read the rows of a range of objects. expected: how many rows they have."""
+    first, last = objects
     with spec.reach.database().begin(snapshot=spec.snapshot) as connection:
-        return _read_rows(open_source(connection, spec.dataset, part), _nobody)[0]
+        reader = open_source(connection, spec.dataset, part)
+        found = reader.objects()
+        if (len(found), sum(n for *_, n in found)) != (last - first, expected):
+            raise _keys_apart()
+        rows, keys, _ = numbered_rows(read_columns(reader, _nobody), found, reader)
+    return RawRows(keys, rows, {})
 
 
 def _read_blocks(blocks: Range, spec: ReadSpec, part: SourcePart, order: Ints) -> Rows:
@@ -304,8 +311,12 @@ def _require_same_srid(relation: Relation, dataset: DatasetRow) -> None:
 def read_columns(reader: SourceReader, on_rows: Callable[[int], None]) -> dict[str, NDArray[Any]]:
     """All rows without a NULL, a column each."""
     chunks = list(reader.rows(on_rows))
-    names = ("object", "at", "x", "y", *(["kept"] if reader.carries else []))
-    return {name: np.concatenate([c[name] for c in chunks] or [np.zeros(0)]) for name in names}
+    empty = {name: np.zeros(0) for name in ("object", "at", "x", "y")}
+    if reader.carries:
+        empty["kept"] = np.zeros(0, np.int16)
+    return {
+        name: np.concatenate([c[name] for c in chunks] or [none]) for name, none in empty.items()
+    }
 
 
 def numbered_rows(
@@ -333,12 +344,16 @@ def _number_of(objects: NDArray[Any], order: Ints) -> Ints:
     by_value = np.argsort(order)
     found: Ints = by_value[np.searchsorted(order[by_value], objects).clip(0, len(order) - 1)]
     if (order[found] != objects).any():
-        # never another one's: keys of a collation that takes different texts for equal, by workers
-        raise BadData(
-            "some rows belong to no object of their range",
-            remedy="use [[engine]] threads",
-        )
+        raise _keys_apart()
     return found
+
+
+def _keys_apart() -> BadData:
+    """Keys of a collation that takes different texts for equal: one object would be several to workers."""
+    return BadData(
+        "some objects have rows in more than one range: their keys are different texts that are equal",
+        remedy="use [[engine]] threads",
+    )
 
 
 def _require_any(dataset: DatasetRow, counts: RowCounts) -> None:

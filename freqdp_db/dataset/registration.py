@@ -156,7 +156,9 @@ def register(database: Database, wanted: Registration) -> tuple[DatasetRow, Clai
                     "to 32760), or leave [[srid]] out",
                 )
         source = relation.schema, relation.name
-        region = None if wanted.region is None else parse_region(database, wanted.region, source)
+        region = None
+        if wanted.region is not None:
+            region = parse_region(database, wanted.region, source, wanted.persons)
         period = None if wanted.period is None else parse_period(wanted.period, wanted.timezone)
         snap = Snap.named(connection, wanted.snap)
         if snap.relation is not None:

@@ -456,6 +456,8 @@ _MADE_FROM = """
             SELECT met.population_id FROM {p}.population_source met JOIN behind b ON
                 (b.relation_oid, b.database_key) = (met.relation_oid, met.database_key)
                 OR (b.source_schema, b.source_relation) = (met.source_schema, met.source_relation)
+            UNION
+            SELECT coalesce(p.merged_into, p.population_id) FROM {p}.population p WHERE p.name = %s
         )
     )
     SELECT min(format('%%I.%%I', r.source_schema, r.source_relation))
@@ -532,13 +534,15 @@ def require_not_from(
     relation: tuple[str, str],
     source: tuple[str, str],
     build: int | None = None,
+    persons: str | None = None,
 ) -> None:
     """Refuse a public input that reads what the rows of a source, or of a build of it, come from.
 
     Also another table of the same persons, as it is called or was read before, and builds and releases.
+    persons: whose rows those of the source will be as well.
     """
     own = [connection.schema, connection.release_schema]
-    made_from = connection.one_value(_MADE_FROM, [*source, build, *relation, own])
+    made_from = connection.one_value(_MADE_FROM, [*source, build, persons, *relation, own])
     if made_from is not None:
         raise BadInput(
             f"{option} {format_relation(*relation)} reads the rows of {made_from}: what is made from "

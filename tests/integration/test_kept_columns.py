@@ -283,3 +283,12 @@ def test_a_file_says_them(fleet: str, tmp_path: Path) -> None:
     path.write_text(text.format("'none'"), "utf-8")
     freqdp(fleet, *apply).succeeded()
     assert value(fleet, "SELECT keep_columns FROM freqdp.dataset") is None
+
+
+def test_a_window_without_a_row_is_a_release_too(fleet: str) -> None:
+    """Whether there is one must not hang on a single object."""
+    public = ("--region", "4.2,50.7,4.5,51", "--unit", "person-day")
+    freqdp(fleet, "dataset", "set", "rides", *public).succeeded()
+    for method in (("cut", "--pieces", "20min"), ("strict", "--size", "20")):
+        made = anonymize(fleet, "rides", *method, "--window", "2024-05-01")
+        verify(fleet, made["name"])

@@ -11,6 +11,7 @@ from world import anonymize, freqdp, query, value
 from freqdp_db.dataset.building import build
 from freqdp_db.db.datasets import find_dataset
 from freqdp_db.engines.dask import local_cluster
+from freqdp_db.errors import BadData
 from freqdp_db.progress import Progress
 
 _HOSTILE = [
@@ -237,3 +238,28 @@ def test_values_that_are_equal_are_one_object(database_url: str, type_: str) -> 
         (3,),
         (15,),
     ]
+
+
+def test_equal_texts_are_not_dealt_out_as_several_objects(database_url: str) -> None:
+    """Workers find objects by the bytes of their keys: what they would take apart is refused."""
+    url = database_url
+    query(
+        url,
+        "CREATE COLLATION alike (provider = icu, locale = 'und-u-ks-level2', deterministic = false); "
+        "CREATE TABLE v AS SELECT who COLLATE alike AS who, "
+        "timestamptz '2024-05-01 08:00+00' + make_interval(mins => 6 * i + n::int) AS at, 2.35 AS x, "
+        "48.85 + 0.001 * i AS y FROM generate_series(1, 9) i, "
+        "unnest(ARRAY['Ada', 'ADA', 'Bob', 'Lea', 'ada', 'mia']) WITH ORDINALITY AS o (who, n); "
+        # a view has no blocks that could be dealt out instead
+        "CREATE VIEW w AS SELECT * FROM v",
+    )
+    _add(url, 4326, "grid:50")
+    freqdp(url, "dataset", "build", "d").succeeded()
+    samples = "SELECT samples FROM freqdp.trajectory ORDER BY samples DESC"
+    assert query(url, samples) == [(27,), (9,), (9,), (9,)]
+    with (
+        local_cluster(2, {"DATABASE_URL": url}) as cluster,
+        opened(url) as database,
+        pytest.raises(BadData, match="different texts that are equal"),
+    ):
+        build(database, find_dataset(database, "d"), Progress(), cluster)

@@ -331,6 +331,15 @@ def test_merging_keeps_the_windows_that_were_paid_for(database_url: str) -> None
     freqdp(database_url, "ledger", "verify").succeeded()
 
 
+def test_a_unit_that_comes_with_a_name_is_that_of_the_name(database_url: str) -> None:
+    query(database_url, FLEET)
+    _add(database_url, "one", "fleet.ping", "--persons", "vans").succeeded()
+    _add(database_url, "two", "fleet.other").succeeded()
+    told = ("dataset", "set", "two", "--persons", "vans", "--unit", "person-day")
+    assert freqdp(database_url, *told).succeeded()["unit"] == "person-day"
+    assert freqdp(database_url, "dataset", "show", "one").succeeded()["unit"] == "person-day"
+
+
 def test_a_view_of_a_named_population_cannot_be_pointed_at_another(database_url: str) -> None:
     query(database_url, FLEET)
     query(database_url, "CREATE VIEW fleet.w AS SELECT * FROM fleet.other")

@@ -19,6 +19,7 @@ from freqdp_db.methods.counts.contributions import (
     FASTEST_KMH,
     WHOLE,
     Contributions,
+    Items,
     contributions_of,
 )
 from freqdp_db.methods.counts.estimation import (
@@ -31,7 +32,12 @@ from freqdp_db.methods.counts.estimation import (
     sums,
     total_margins,
 )
-from freqdp_db.methods.counts.measuring import _pick_cells, bounded_by, measure
+from freqdp_db.methods.counts.measuring import (
+    _pick_cells,
+    bounded_by,
+    cells_of,
+    measure,
+)
 from freqdp_db.methods.counts.options import TABLES
 from freqdp_db.methods.counts.plan import (
     Design,
@@ -272,6 +278,22 @@ def test_margins_of_laplace_noise(bins: int, scale: float) -> None:
     assert abs(total.mean() - 0.95) < 0.004 + error, total.mean()
     one = np.abs(fit.value[:, :1]) <= margins(fit, pure=True)
     assert abs(one.mean() - 0.95) < 0.004 + error, one.mean()
+
+
+def test_cells_of_a_large_domain_are_all_different() -> None:
+    """Each flow is in a cell of its own: 32 bits, which NumPy 1 would compute in, hold fewer numbers."""
+    shape = Shape(100_000, 300, 168)
+    at = np.array([0, 3, 45_678, 99_998, 99_999], np.int32)
+    origin, destination, bin = (c.ravel() for c in np.meshgrid(at, at, at % 168, indexing="ij"))
+    offsets, parts = np.array([0, len(bin)]), np.array([WHOLE])
+    trips = Items(offsets, bin, origin, destination, np.zeros_like(bin), parts)
+    cells, counts = cells_of("flows", Contributions(trips, trips, trips, trips), shape)
+    by_hand = {
+        (int(a) * 100_000 + int(b)) * 168 + int(c)
+        for a, b, c in zip(origin, destination, bin, strict=True)
+    }
+    assert cells.tolist() == sorted(by_hand)
+    assert (counts == WHOLE).all()
 
 
 def test_picked_cells_have_the_law_of_noise_on_every_cell() -> None:

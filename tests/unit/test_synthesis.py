@@ -8,6 +8,7 @@ from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ import freqdp_db
 from freqdp_db.dataset.facts import facts_in
 from freqdp_db.errors import BadInput, VerificationFailed
 from freqdp_db.evaluation.utility import trip_lengths
+from freqdp_db.methods.contract import options_of
 from freqdp_db.methods.kinds import (
     Box,
     LonLatArea,
@@ -70,6 +72,7 @@ from freqdp_db.privacy.accounting import (
     sigma2_for,
 )
 from freqdp_db.privacy.noise import SeededSource
+from freqdp_db.release.request import Request
 from freqdp_db.roads.network import Network, RoadRows, find_candidates, make_network
 from tests.synthetic_world import PERIOD, REGION, best_guess, riders, small_city, small_trips
 
@@ -345,6 +348,21 @@ def test_errors_and_warnings_follow_from_noisy_numbers() -> None:
     assert not step.warnings(replace(options, accounting="pure"), counts)
     (few,) = step.warnings(options, counts | {"noisy_objects": 12})
     assert few.startswith("By their noisy number 12 objects have trips")
+
+
+def test_delta_above_a_hundred_thousandth_is_refused() -> None:
+    """By command line and Python; what an earlier version recorded can still be read."""
+    for accepted in ("0.00001", "0.000001"):
+        Request.parse("strict", delta=accepted)
+    with pytest.raises(BadInput, match=r"delta 0\.00002 is not between"):
+        Request.parse("strict", delta="0.00002")
+    with pytest.raises(BadInput, match=r"delta 0\.0001 is not between"):
+        Request.from_json("strict", {"delta": Decimal("0.0001")})
+    stored = SimpleNamespace(method="strict", parameters={"delta": 0.0001}, kept=None)
+    recorded = Request.of(stored)  # type: ignore[arg-type]
+    (step,) = recorded.method.steps
+    with pytest.raises(BadInput, match=r"delta 0\.0001 is more than"):
+        step.require_possible(options_of(step, recorded.values), 1_000, 10_000)
 
 
 # --- who sees what --------------------------------------------------------------------------------

@@ -99,7 +99,7 @@ def _require_cells(
     if not np.isin(likely, picked).all():
         raise VerificationFailed(f"a likely cell of {name} was not picked")
     bins = plan.design.shape.bins
-    if not np.array_equal(place[shown] * np.int64(bins) + table["bin"][shown] - 1, picked):
+    if not np.array_equal(place[shown].astype(np.int64) * bins + table["bin"][shown] - 1, picked):
         raise VerificationFailed(f"the cells of {name} are not those that were picked")
     if not np.array_equal(table["value"][shown], np.rint(noisy / WHOLE)):
         raise VerificationFailed(f"the cells of {name} do not have their noisy numbers")

@@ -172,7 +172,8 @@ def cells_of(table: str, found: Contributions, shape: Shape) -> tuple[Ints, Ints
     """The non-empty cells of visits or flows, ascending, and their sums in units of 1 / WHOLE."""
     items = found.trips if table == "flows" else found.visits
     if table == "flows":
-        packed = (items.zone * np.int64(shape.zones) + items.to) * shape.bins + items.bin
+        packed = items.zone.astype(np.int64) * shape.zones + items.to
+        packed = packed * shape.bins + items.bin
     else:
         packed = items.cells(shape.bins)
     if not len(packed):
