@@ -1009,15 +1009,9 @@ class Freqdp(PaperVerbs):
         from freqdp_db.evaluation.recommendation.recommend import RecommendOptions, recommend_on
 
         wishes = RecommendOptions.parse(
-            risk=risk,
-            purpose=purpose,
-            objects=objects,
-            minutes=minutes,
-            seed=seed,
-            roads=roads,
-            out=out,
-            force=force,
-        )
+            risk=risk, purpose=purpose, objects=objects, minutes=minutes, seed=seed, roads=roads,
+            out=out, force=force,
+        )  # fmt: skip
         return recommend_on(self._installed(), dataset, wishes, self._compiled)
 
     @command("evaluate")
@@ -1438,15 +1432,13 @@ class Freqdp(PaperVerbs):
     ) -> "Scheduled":
         """Rebuild a dataset and publish a new release at the given times. A worker does it."""
         from freqdp_db.jobs import schedule as scheduling
-        from freqdp_db.release.request import JobRequest, Request, check_keep
+        from freqdp_db.release.request import Request
 
-        request = Request.parse(method, **parameters)
-        check_keep(keep)
         name = name or dataset
-        every, of = scheduling.find_series(dataset, name, window, series, since)
-        asked = JobRequest(
-            request, None, new_draw, rebuild=True, keep=keep, hold=hold, window=every, series=of
-        )
+        asked = scheduling.read_scheduled(
+            dataset, name, Request.parse(method, **parameters), keep=keep, hold=hold,
+            new_draw=new_draw, window=window, series=series, since=since,
+        )  # fmt: skip
         database, row = self._dataset(dataset)
         return scheduling.add_schedule(database, row, name, asked, at, timezone, since)
 

@@ -78,7 +78,7 @@ def parse_time_unit(text: str) -> str:
 
 def parse_unit(text: str) -> str:
     """What guarantees for persons are for."""
-    return _one_of("[[unit]]", text, UNITS, "such as person-day")
+    return _one_of("[[unit]]", text, UNITS, "for example [[unit]] person-day")
 
 
 def _one_of(option: str, text: str, known: Iterable[str], remedy: str) -> str:
@@ -160,7 +160,7 @@ def register(database: Database, wanted: Registration) -> tuple[DatasetRow, Clai
         period = None if wanted.period is None else parse_period(wanted.period, wanted.timezone)
         snap = Snap.named(connection, wanted.snap)
         if snap.relation is not None:
-            find_relation(connection, *snap.relation, option="[[snap]] anchors:")
+            find_relation(connection, *snap.relation, option="[[snap]]")
         source_srid = find_srid(connection, relation, mapping, wanted)
         definition_of(connection, source_srid, "the SRID of the source")
     # the system of x and y is the source's: metres are counted in it only if it is in metres

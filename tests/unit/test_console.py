@@ -32,7 +32,7 @@ def test_a_table_has_aligned_columns(width: int, terminal: bool) -> None:
 
 
 def test_a_narrow_terminal_gets_a_block_for_each_row() -> None:
-    session, written = _session(40)
+    session, written = _session(32)
     session.table(HEADERS, ROWS)
     assert written.getvalue().splitlines() == [
         "release  vans_1",
