@@ -354,7 +354,7 @@ def test_asked_for_in_sql_again_costs_nothing(url: str) -> None:
     with pytest.raises(psycopg.Error, match="budget"):
         query(url, asked, '{"size": 101}')
     query(url, "UPDATE freqdp.dataset SET region = NULL")
-    with pytest.raises(psycopg.Error, match="must be public"):
+    with pytest.raises(psycopg.Error, match="must be declared"):
         query(url, asked, '{"size": 100}')
 
 
