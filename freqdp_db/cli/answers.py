@@ -278,8 +278,8 @@ def _built(session: Session, found: results.BuiltDataset, given: Given) -> None:
     session.print(*found.lines())
     if found.objects_with_fewer_than_20_places:
         session.print(
-            f"{found.objects_with_fewer_than_20_places:,} objects have fewer than 20 places: with "
-            "--signature 10 the method leaves little of them."
+            f"{found.objects_with_fewer_than_20_places:,} objects have fewer than 20 places: an edited "
+            "release (lg) with --signature 10 leaves little of them."
         )
     session.print(f"Next: freqdp recommend {shlex.quote(found.dataset)}")
 

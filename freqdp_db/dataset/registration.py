@@ -208,7 +208,8 @@ def read_mapping(relation: Relation, wanted: Registration) -> Mapping:
     if wanted.time is None and not line_with_times(relation, geom):
         raise BadInput(
             "[[time]] is missing",
-            remedy="name the column with the time of a sample; only lines with M have it in them",
+            remedy="name the column with the time of a sample; for lines with M in a column of any "
+            "geometries, name that column again",
         )
     times_in_lines = wanted.time is None or wanted.time == wanted.geom
     return Mapping(
