@@ -104,13 +104,13 @@ def not_covered_by_guarantee(
     beside = [other for other in found if other.name != name]
     if method.unit == "person":
         return [
-            f"true samples of the same objects in {others}, published as well: no guarantee covers "
+            f"true samples of the same objects in {others}, also published: no guarantee covers "
             "them and no sum counts them"
             for others in names_of(with_true_samples(beside))
         ]
     return [
-        f"what {others}, published as well, guarantees for one object: this release has true "
-        "samples of the same objects, which that guarantee does not cover"
+        f"true samples, in this release, of the objects of {others}, also published: its guarantee "
+        "does not cover them"
         for others in names_of(o for o in beside if find_method(o.method).unit == "person")
     ]
 

@@ -224,7 +224,7 @@ def test_a_guarantee_beside_true_samples(url: str) -> None:
     alone = freqdp(url, "plan", *_STRICT).succeeded()["guarantee"]["not_protected"]
     anonymize(url, "city", "cut", "--as", "pieces")
     said = (
-        "true samples of the same objects in pieces (cut), published as well: no guarantee "
+        "true samples of the same objects in pieces (cut), also published: no guarantee "
         "covers them and no sum counts them"
     )
     assert freqdp(url, "plan", *_STRICT).succeeded()["guarantee"]["not_protected"] == [*alone, said]
@@ -243,8 +243,8 @@ def test_a_guarantee_beside_true_samples(url: str) -> None:
 def test_true_samples_beside_a_guarantee(url: str) -> None:
     freqdp(url, "anonymize", *_STRICT, "--as", "guaranteed").succeeded()
     said = (
-        "what guaranteed (strict), published as well, guarantees for one object: this release "
-        "has true samples of the same objects, which that guarantee does not cover"
+        "true samples, in this release, of the objects of guaranteed (strict), also published: its "
+        "guarantee does not cover them"
     )
     for method in ("lg", "cut", "glove"):
         planned = freqdp(url, "plan", "city", "--method", method).succeeded()
