@@ -184,7 +184,7 @@ def test_of_two_conflicting_requests_at_once_one_is_refused(
     with freqdp_db.connect(url) as db:
         db.anonymize("city", "lg+swap+cut", name="first")
     other.join()
-    assert "true samples of the same times join both" in refusals[0].message
+    assert "both hold true samples of the same times" in refusals[0].message
     assert query(url, "SELECT name, state FROM freqdp.release") == [("first", "published")]
 
 
@@ -205,7 +205,7 @@ def test_a_job_that_replaces_an_unlinked_release_may_follow_it(url: str) -> None
         assert served('{"keep": 1, "new_draw": true}')[0] == "done"
         assert value(url, live) == [f"city_{night}"]
     found, error = served('{"keep": 2, "new_draw": true}')
-    assert found == "refused" and "city_2" in str(error) and "join both" in str(error)
+    assert found == "refused" and "city_2" in str(error) and "both hold true samples" in str(error)
     assert value(url, spends) == 2
     assert served('{"keep": 2, "new_draw": true, "beside": "city_current"}')[0] == "done"
     assert value(url, live) == ["city_2", "city_3"]
