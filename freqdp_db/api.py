@@ -312,12 +312,7 @@ class Freqdp(PaperVerbs):
         replace: Replace = False,
     ) -> "load.LoadedCity":
         """Generate a city: roads, points of interest, and the positions of people and taxis."""
-        from freqdp_db.load import load_city, mode_of
-
-        return load_city(
-            self._connected(), into, roads_into, poi_into, objects, days, seed, mode_of(replace),
-            self._progress(),
-        )  # fmt: skip
+        return self._loader(replace).city(into, roads_into, poi_into, objects, days, seed)
 
     @command("load csv")
     def load_csv(
@@ -347,7 +342,6 @@ class Freqdp(PaperVerbs):
         append: Append = False,
     ) -> "load.LoadedFiles":
         """Load CSV files: say which column is what."""
-        from freqdp_db.load import load_csv, mode_of
         from freqdp_db.loading.csvfile import CsvFormat
 
         if (object is None) != object_from_file:
@@ -356,10 +350,8 @@ class Freqdp(PaperVerbs):
                 remedy="name its column with [[object]], or say that each file's name is it",
             )
         layout = CsvFormat(object, time, lon, lat, delimiter, header, time_format, timezone)
-        return load_csv(
-            self._connected(), files, layout, into, srid, mode_of(replace, append),
-            self._progress(), skip_bad=skip_bad,
-        )  # fmt: skip
+        loader = self._loader(replace, append)
+        return loader.csv(files, layout, into, srid, skip_bad=skip_bad)
 
     @command("load tdrive")
     def load_tdrive(
@@ -373,12 +365,7 @@ class Freqdp(PaperVerbs):
         append: Append = False,
     ) -> "load.LoadedFiles":
         """Load the T-Drive taxi data as its publisher ships it. Nothing is cleaned here."""
-        from freqdp_db.load import load_tdrive, mode_of
-
-        return load_tdrive(
-            self._connected(), folder, into, limit, min_samples, mode_of(replace, append),
-            self._progress(),
-        )  # fmt: skip
+        return self._loader(replace, append).tdrive(folder, into, limit, min_samples)
 
     @command("load geolife")
     def load_geolife(
@@ -392,10 +379,7 @@ class Freqdp(PaperVerbs):
         append: Append = False,
     ) -> "load.LoadedFiles":
         """Load the GeoLife data as its publisher ships it. Nothing is cleaned here."""
-        from freqdp_db.load import load_geolife, mode_of
-
-        mode = mode_of(replace, append)
-        return load_geolife(self._connected(), folder, into, mode, self._progress())
+        return self._loader(replace, append).geolife(folder, into)
 
     @command("load roads")
     def load_roads(
@@ -416,12 +400,13 @@ class Freqdp(PaperVerbs):
         replace: Replace = False,
     ) -> "load.LoadedRoads":
         """Load a road network from two CSV files or an existing edge table."""
-        from freqdp_db.load import load_roads, mode_of
+        loader = self._loader(replace)
+        return loader.roads(into, files or (), source, map or (), vertices_into, every)
 
-        return load_roads(
-            self._connected(), into, files or (), source, map or (), vertices_into, every,
-            mode_of(replace), self._progress(),
-        )  # fmt: skip
+    def _loader(self, replace: bool, append: bool = False) -> "load.Loader":
+        from freqdp_db.load import Loader, mode_of
+
+        return Loader(self._connected(), self._progress(), mode_of(replace, append))
 
     # Datasets
 
@@ -1026,15 +1011,9 @@ class Freqdp(PaperVerbs):
         from freqdp_db.evaluation.recommendation.recommend import RecommendOptions, recommend_on
 
         wishes = RecommendOptions.parse(
-            risk=risk,
-            purpose=purpose,
-            objects=objects,
-            minutes=minutes,
-            seed=seed,
-            roads=roads,
-            out=out,
-            force=force,
-        )
+            risk=risk, purpose=purpose, objects=objects, minutes=minutes, seed=seed, roads=roads,
+            out=out, force=force,
+        )  # fmt: skip
         return recommend_on(self._installed(), dataset, wishes, self._compiled)
 
     @command("evaluate")
@@ -1455,15 +1434,13 @@ class Freqdp(PaperVerbs):
     ) -> "Scheduled":
         """Rebuild a dataset and publish a new release at the given times. A worker does it."""
         from freqdp_db.jobs import schedule as scheduling
-        from freqdp_db.release.request import JobRequest, Request, check_keep
+        from freqdp_db.release.request import Request
 
-        request = Request.parse(method, **parameters)
-        check_keep(keep)
         name = name or dataset
-        every, of = scheduling.find_series(dataset, name, window, series, since)
-        asked = JobRequest(
-            request, None, new_draw, rebuild=True, keep=keep, hold=hold, window=every, series=of
-        )
+        asked = scheduling.read_scheduled(
+            dataset, name, Request.parse(method, **parameters), keep=keep, hold=hold,
+            new_draw=new_draw, window=window, series=series, since=since,
+        )  # fmt: skip
         database, row = self._dataset(dataset)
         return scheduling.add_schedule(database, row, name, asked, at, timezone, since)
 

@@ -39,15 +39,15 @@ from freqdp_db.jobs.schedule import (
     Cron,
     Neighbour,
     active_neighbours,
-    find_series,
     note_of,
+    read_scheduled,
     refuse_conflicting_schedules,
     require_accepted,
     require_servable,
 )
 from freqdp_db.model.days import find_zone
 from freqdp_db.model.documents import Document, not_in_json
-from freqdp_db.release.request import JobRequest, Request, check_keep, parse_job
+from freqdp_db.release.request import JobRequest, Request, parse_job
 
 _TOP, _SCHEDULE, _SCHEDULES = "datasets", "schedule", "schedules"
 _COLUMNS = ("object", "time", "geom", "lon", "lat", "x", "y")
@@ -457,18 +457,9 @@ def _schedule(
     own["timezone"] = str(own.get("timezone", texts.get("timezone", "UTC")))
     own["at"] = str(own["at"])
     find_zone(own["timezone"])
-    windowed = (None if own.get(k) is None else str(own[k]) for k in ("window", "series", "since"))
-    every, series = find_series(dataset, name, *windowed)
-    asked = JobRequest(
-        Request.parse(own.get("method"), **rest),
-        None,
-        new_draw=bool(own.get("new_draw", False)),
-        rebuild=True,
-        keep=check_keep(own.get("keep")),
-        hold=bool(own.get("hold", False)),
-        window=every,
-        series=series,
-    )
+    others: dict[str, Any] = {k: own[k] for k in ("keep", "hold", "new_draw") if k in own}
+    others |= {k: str(own[k]) for k in ("window", "series", "since") if k in own}
+    asked = read_scheduled(dataset, name, Request.parse(own.get("method"), **rest), **others)
     return WantedSchedule(asked, {**own, **rest}, Cron.parse(own["at"]).text, own["timezone"])
 
 

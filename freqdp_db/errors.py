@@ -1,25 +1,4 @@
-"""Every error a person can meet. The tree:
-
-    FreqdpError                  exit code 1: refused with a reason
-      ServerNotFound             no PostgreSQL with PostGIS on this machine
-      ServerFailed               the embedded server did not start or stop
-      ConnectionFailed           the database cannot be reached, or went away
-      PermissionMissing          a right or an extension is missing
-      SchemaMissing              `freqdp init` has not been run here
-      SchemaStale                the schema is older or newer than the software
-      SchemaInUse                an object of the user's depends on one of ours
-      BadInput                   a value that was given is not acceptable
-      NotFound                   a dataset, build or release of that name does not exist
-      AlreadyExists              that name is taken
-      BadData                    the source relation's rows cannot be used
-      BudgetExceeded             the privacy budget does not allow it
-      TooExposed                 measured above the limit of its dataset
-      Busy                       another session is at work on this; names it
-      ResumeRefused              stored targets and recomputed edits disagree
-      ServerRefused              the server refused a statement (disk full, cancelled)
-      EngineLost                 the workers that --engine names cannot be reached, or went away
-    VerificationFailed           exit code 3: a release is not what its log says
-    Interrupted                  exit code 130: Ctrl-C or SIGTERM
+"""Every error a person can meet: a `FreqdpError`, with a message, a remedy and an exit code.
 
 A message says what was wrong and with which value; `remedy` says what to do about it. Both name a
 parameter as `[[time_step]]`, and each face spells it in its own way: Python, SQL and the records of jobs
@@ -137,7 +116,7 @@ class SchemaStale(FreqdpError):
 
 
 class SchemaInUse(FreqdpError):
-    """Something that is not ours depends on an object that the upgrade replaces."""
+    """An object of somebody else's depends on one of freqdp's."""
 
 
 class BadInput(FreqdpError):

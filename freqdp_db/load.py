@@ -1,7 +1,4 @@
-"""`freqdp load`: files, a made-up city or roads into plain tables, for people who have none yet.
-
-Each table is made in one transaction, with all its rows or not at all.
-"""
+"""`freqdp load`: files, a made-up city or roads into plain tables, for people who have none yet."""
 
 from __future__ import annotations
 
@@ -117,213 +114,176 @@ def mode_of(replace: bool, append: bool = False) -> Mode:
     return "replace" if replace else "append" if append else "create"
 
 
-def load_csv(
-    database: Database,
-    files: Sequence[str],
-    layout: CsvFormat,
-    into: str,
-    srid: int,
-    mode: Mode,
-    progress: Progress,
-    *,
-    skip_bad: bool,
-) -> LoadedFiles:
-    """CSV files, globs or folders; `skip_bad`: unreadable rows are left out and counted, not refused."""
-    paths = expand(files, csvfile.ENDINGS)
-    comment = "Trajectories from CSV files (freqdp load csv)."
-    table = _samples_table(parse_relation(into, "[[into]]"), "text", comment, srid=srid)
-    remedy = None if skip_bad else "correct them, or say [[skip_bad]]"
-    return _load_files(database, table, mode, paths, layout, remedy, progress)
-
-
 _FRESH_COPY = "take a fresh copy, or use `freqdp load csv --skip-bad`"
 
 
-def load_tdrive(
-    database: Database,
-    folder: str,
-    into: str,
-    limit: int | None,
-    min_samples: int,
-    mode: Mode,
-    progress: Progress,
-) -> LoadedFiles:
-    """The T-Drive taxis: the first so many, those with so many rows."""
-    if limit is not None and limit < 1:
-        raise BadInput(f"[[limit]] {limit} leaves no taxi", remedy="give a number from 1 on")
-    paths = csvfile.tdrive_files(folder, limit, min_samples)
-    comment = "T-Drive taxis as published (freqdp load tdrive)."
-    table = _samples_table(parse_relation(into, "[[into]]"), "int4", comment, key="taxi_id")
-    return _load_files(database, table, mode, paths, csvfile.TDRIVE, _FRESH_COPY, progress)
+@dataclass(frozen=True)
+class Loader:
+    """Makes plain tables, in one transaction: with all their rows or not at all."""
 
+    database: Database
+    progress: Progress
+    mode: Mode
 
-def load_geolife(
-    database: Database, folder: str, into: str, mode: Mode, progress: Progress
-) -> LoadedFiles:
-    """The GeoLife data, with altitudes."""
-    paths = csvfile.geolife_files(folder)
-    table = _samples_table(
-        parse_relation(into, "[[into]]"),
-        "text",
-        "GeoLife trajectories as published (freqdp load geolife).",
-        Column("altitude", "float8", "Altitude in feet; NULL where the publisher has -777."),
-        key="user_id",
-    )
-    return _load_files(database, table, mode, paths, csvfile.GEOLIFE, _FRESH_COPY, progress)
+    def csv(
+        self, files: Sequence[str], layout: CsvFormat, into: str, srid: int, *, skip_bad: bool
+    ) -> LoadedFiles:
+        """Files, globs or folders. skip_bad: unreadable rows are left out and counted, not refused."""
+        paths = expand(files, csvfile.ENDINGS)
+        comment = "Trajectories from CSV files (freqdp load csv)."
+        table = _samples_table(parse_relation(into, "[[into]]"), "text", comment, srid=srid)
+        remedy = None if skip_bad else "correct them, or say [[skip_bad]]"
+        return self._files(table, paths, layout, remedy)
 
+    def tdrive(self, folder: str, into: str, limit: int | None, min_samples: int) -> LoadedFiles:
+        """The T-Drive taxis: the first so many, those with so many rows."""
+        if limit is not None and limit < 1:
+            raise BadInput(f"[[limit]] {limit} leaves no taxi", remedy="give a number from 1 on")
+        paths = csvfile.tdrive_files(folder, limit, min_samples)
+        comment = "T-Drive taxis as published (freqdp load tdrive)."
+        table = _samples_table(parse_relation(into, "[[into]]"), "int4", comment, key="taxi_id")
+        return self._files(table, paths, csvfile.TDRIVE, _FRESH_COPY)
 
-def _load_files(
-    database: Database,
-    table: PlainTable,
-    mode: Mode,
-    files: Sequence[Path],
-    layout: CsvFormat,
-    remedy: str | None,
-    progress: Progress,
-) -> LoadedFiles:
-    """Read and load in one transaction.
-
-    remedy: of unreadable rows, which are refused with it; None: they are left out.
-    """
-    who, bad = table.columns[0], BadRows()
-
-    def chunks(advance: Callable[[int], None]) -> Iterator[Chunk]:
-        for samples in csvfile.read_csv(files, layout, bad, advance):
-            yield _sample_columns(samples, who)
-        # once all files were read
-        if remedy is not None:
-            bad.refuse(remedy)
-
-    size = sum(file.stat().st_size for file in files)
-    with (
-        database.begin() as session,
-        progress.stage("load files", size, "bytes") as stage,
-    ):
-        check_target(session, table, mode)
-        rows = load_table(session, table, mode, chunks(stage.advance))
-        if not rows:
-            raise BadInput("there is not one readable row in it", remedy="check the files")
-    return LoadedFiles(table.label, rows, len(files), bad.counts, _dataset_add(table))
-
-
-def load_city(
-    database: Database,
-    into: str,
-    roads_into: str,
-    poi_into: str,
-    objects: int,
-    days: int,
-    seed: int,
-    mode: Mode,
-    progress: Progress,
-) -> LoadedCity:
-    """A made-up city with roads and points of interest; the same seed gives the same city."""
-    if seed < 0:
-        raise BadInput(f"[[seed]] {seed} is negative", remedy="give a whole number from 0 on")
-    city = City(objects, days, np.random.default_rng(seed))
-    table = _city_table(parse_relation(into, "[[into]]"), objects, days, seed)
-    roads = roads_table(
-        parse_relation(roads_into, "[[roads_into]]"), f"Roads of a made-up city, seed {seed}."
-    )
-    poi = _poi_table(parse_relation(poi_into, "[[poi_into]]"), seed)
-    if len({table.relation, roads.relation, poi.relation}) < 3:
-        raise BadInput(
-            "two of [[into]], [[roads_into]] and [[poi_into]] are the same",
-            remedy="give three names",
+    def geolife(self, folder: str, into: str) -> LoadedFiles:
+        """The GeoLife data, with altitudes."""
+        paths = csvfile.geolife_files(folder)
+        table = _samples_table(
+            parse_relation(into, "[[into]]"),
+            "text",
+            "GeoLife trajectories as published (freqdp load geolife).",
+            Column("altitude", "float8", "Altitude in feet; NULL where the publisher has -777."),
+            key="user_id",
         )
-    dirt: dict[str, int] = {}
-    with database.begin() as session:
-        for wanted in (table, roads, poi):
-            check_target(session, wanted, mode)
-        with progress.stage("load roads", len(city.network.source), "roads") as stage:
-            columns = [city_roads(city.network)]
-            road_rows = load_table(session, roads, mode, columns, stage.advance)
-        points = load_table(session, poi, mode, [_poi_columns(city.interest)])
-        with progress.stage("make and load", objects, "objects") as stage:
-            chunks = _city_rows(city, table, dirt, stage.advance)
-            rows = load_table(session, table, mode, chunks)
-    return LoadedCity(
-        table.label, rows, objects, roads.label, road_rows, poi.label, points, dirt,
-        _dataset_add(table),
-    )  # fmt: skip
+        return self._files(table, paths, csvfile.GEOLIFE, _FRESH_COPY)
 
+    def _files(
+        self, table: PlainTable, files: Sequence[Path], layout: CsvFormat, remedy: str | None
+    ) -> LoadedFiles:
+        """Read and load. remedy: of unreadable rows, which are refused; None: they are left out."""
+        who, bad = table.columns[0], BadRows()
 
-def make_city(
-    database: Database,
-    relation: tuple[str, str],
-    objects: int,
-    days: int,
-    seed: int,
-    progress: Progress,
-) -> None:
-    """A table like that of `load_city`, without its roads and points of interest."""
-    city = City(objects, days, np.random.default_rng(seed))
-    table = _city_table(relation, objects, days, seed)
-    with (
-        database.begin() as session,
-        progress.stage("make and load", objects, "objects") as stage,
-    ):
-        chunks = _city_rows(city, table, {}, stage.advance)
-        load_table(session, table, "create", chunks)
+        def chunks(advance: Callable[[int], None]) -> Iterator[Chunk]:
+            for samples in csvfile.read_csv(files, layout, bad, advance):
+                yield _sample_columns(samples, who)
+            # once all files were read
+            if remedy is not None:
+                bad.refuse(remedy)
 
+        size = sum(file.stat().st_size for file in files)
+        with (
+            self.database.begin() as session,
+            self.progress.stage("load files", size, "bytes") as stage,
+        ):
+            check_target(session, table, self.mode)
+            rows = load_table(session, table, self.mode, chunks(stage.advance))
+            if not rows:
+                raise BadInput("there is not one readable row in it", remedy="check the files")
+        return LoadedFiles(table.label, rows, len(files), bad.counts, _dataset_add(table))
 
-def load_roads(
-    database: Database,
-    into: str,
-    files: Sequence[str],
-    source: str | None,
-    columns: Sequence[str],
-    vertices_into: str | None,
-    every: float | None,
-    mode: Mode,
-    progress: Progress,
-) -> LoadedRoads:
-    """Roads of two CSV files or of an edge table, whose `columns` are written `ours=theirs`."""
-    if (source is None) == (not files) or (files and len(files) != 2):
-        raise BadInput(
-            "the roads come from two files or from one table",
-            remedy="give NODES.csv EDGES.csv, or [[source]] schema.edges",
+    def city(
+        self, into: str, roads_into: str, poi_into: str, objects: int, days: int, seed: int
+    ) -> LoadedCity:
+        """A made-up city with roads and points of interest; the same seed gives the same city."""
+        if seed < 0:
+            raise BadInput(f"[[seed]] {seed} is negative", remedy="give a whole number from 0 on")
+        city = City(objects, days, np.random.default_rng(seed))
+        table = _city_table(parse_relation(into, "[[into]]"), objects, days, seed)
+        roads = roads_table(
+            parse_relation(roads_into, "[[roads_into]]"), f"Roads of a made-up city, seed {seed}."
         )
-    if every is not None and (vertices_into is None or not every >= 1):
-        raise BadInput(
-            f"[[every]] {every:g} needs [[vertices_into]] and at least 1 metre",
-            remedy="say for example [[vertices_into]] demo.anchors [[every]] 50",
-        )
-    table = roads_table(parse_relation(into, "[[into]]"), "Road network (freqdp load roads).")
-    anchors = None
-    if vertices_into is not None:
-        relation = parse_relation(vertices_into, "[[vertices_into]]")
-        anchors = anchors_table(relation, table.relation)
-        if relation == table.relation:
-            raise BadInput("[[into]] and [[vertices_into]] are the same", remedy="give two names")
-    left_out, points = 0, None
-    with database.begin() as session:
-        for wanted in (table, anchors):
-            if wanted is not None:
-                check_target(session, wanted, mode)
-        with progress.stage("load roads", unit="roads") as stage:
-            if source is not None:
-                origin = read_name(session, source, "[[source]]")
-                if origin == table.relation:
-                    raise BadInput("[[source]] and [[into]] are the same", remedy="give two names")
-                mapping = column_mapping(columns)
-                rows, left_out = copy_roads(session, table, mode, origin, mapping)
-                stage.advance(rows)
-            else:
-                roads = [read_roads(*map(Path, files))]
-                rows = load_table(session, table, mode, roads, stage.advance)
-        if not rows:
-            raise BadInput("there is not one road in it", remedy="check the files or the table")
+        poi = _poi_table(parse_relation(poi_into, "[[poi_into]]"), seed)
+        if len({table.relation, roads.relation, poi.relation}) < 3:
+            raise BadInput(
+                "two of [[into]], [[roads_into]] and [[poi_into]] are the same",
+                remedy="give three names",
+            )
+        dirt: dict[str, int] = {}
+        with self.database.begin() as session:
+            for wanted in (table, roads, poi):
+                check_target(session, wanted, self.mode)
+            with self.progress.stage("load roads", len(city.network.source), "roads") as stage:
+                columns = [city_roads(city.network)]
+                road_rows = load_table(session, roads, self.mode, columns, stage.advance)
+            points = load_table(session, poi, self.mode, [_poi_columns(city.interest)])
+            with self.progress.stage("make and load", objects, "objects") as stage:
+                chunks = _city_rows(city, table, dirt, stage.advance)
+                rows = load_table(session, table, self.mode, chunks)
+        return LoadedCity(
+            table.label, rows, objects, roads.label, road_rows, poi.label, points, dirt,
+            _dataset_add(table),
+        )  # fmt: skip
+
+    def city_alone(self, relation: tuple[str, str], objects: int, days: int, seed: int) -> None:
+        """A table like that of `city`, without its roads and points of interest."""
+        city = City(objects, days, np.random.default_rng(seed))
+        table = _city_table(relation, objects, days, seed)
+        with (
+            self.database.begin() as session,
+            self.progress.stage("make and load", objects, "objects") as stage,
+        ):
+            load_table(session, table, self.mode, _city_rows(city, table, {}, stage.advance))
+
+    def roads(
+        self,
+        into: str,
+        files: Sequence[str],
+        source: str | None,
+        columns: Sequence[str],
+        vertices_into: str | None,
+        every: float | None,
+    ) -> LoadedRoads:
+        """Roads of two CSV files or of an edge table, whose `columns` are written `ours=theirs`."""
+        if (source is None) == (not files) or (files and len(files) != 2):
+            raise BadInput(
+                "the roads come from two files or from one table",
+                remedy="give NODES.csv EDGES.csv, or [[source]] schema.edges",
+            )
+        if every is not None and (vertices_into is None or not every >= 1):
+            raise BadInput(
+                f"[[every]] {every:g} needs [[vertices_into]] and at least 1 metre",
+                remedy="say for example [[vertices_into]] demo.anchors [[every]] 50",
+            )
+        table = roads_table(parse_relation(into, "[[into]]"), "Road network (freqdp load roads).")
+        anchors = None
+        if vertices_into is not None:
+            relation = parse_relation(vertices_into, "[[vertices_into]]")
+            anchors = anchors_table(relation, table.relation)
+            if relation == table.relation:
+                raise BadInput(
+                    "[[into]] and [[vertices_into]] are the same", remedy="give two names"
+                )
+        left_out, points = 0, None
+        with self.database.begin() as session:
+            for wanted in (table, anchors):
+                if wanted is not None:
+                    check_target(session, wanted, self.mode)
+            with self.progress.stage("load roads", unit="roads") as stage:
+                if source is not None:
+                    origin = read_name(session, source, "[[source]]")
+                    if origin == table.relation:
+                        raise BadInput(
+                            "[[source]] and [[into]] are the same", remedy="give two names"
+                        )
+                    mapping = column_mapping(columns)
+                    rows, left_out = copy_roads(session, table, self.mode, origin, mapping)
+                    stage.advance(rows)
+                else:
+                    roads = [read_roads(*map(Path, files))]
+                    rows = load_table(session, table, self.mode, roads, stage.advance)
+            if not rows:
+                raise BadInput("there is not one road in it", remedy="check the files or the table")
+            if anchors is not None:
+                with self.progress.stage("make anchors", unit="points") as stage:
+                    points = make_anchors(session, anchors, self.mode, table.relation, every)
+                    stage.advance(points)
+        following = f"freqdp evaluate RELEASE --roads {shlex.quote(table.label)}"
         if anchors is not None:
-            with progress.stage("make anchors", unit="points") as stage:
-                points = make_anchors(session, anchors, mode, table.relation, every)
-                stage.advance(points)
-    following = f"freqdp evaluate RELEASE --roads {shlex.quote(table.label)}"
-    if anchors is not None:
-        following = f"freqdp dataset add NAME ... --snap {shlex.quote('anchors:' + anchors.label)}"
-    return LoadedRoads(
-        table.label, rows, left_out, anchors.label if anchors else None, points, following
-    )
+            following = (
+                f"freqdp dataset add NAME ... --snap {shlex.quote('anchors:' + anchors.label)}"
+            )
+        return LoadedRoads(
+            table.label, rows, left_out, anchors.label if anchors else None, points, following
+        )
 
 
 def _samples_table(

@@ -110,15 +110,14 @@ def describe_build(build: BuildRow) -> list[str]:
 def _kept_in_words(kept: dict[str, Any]) -> str:
     """What samples carry along."""
     names = ", ".join(name for name, _ in kept["columns"])
-    left_out = kept["left_out"]
-    few = f"that fewer than {FEWEST_OBJECTS} objects have, or that would tell these"
-    words = f"Samples carry {names} along: {len(kept['values']) - 1:,} combinations of values."
-    if left_out["combinations"]:
-        words += (
-            f" {left_out['combinations']:,} more, {few}, are left out (NULL): of {left_out['samples']:,} "
-            "samples."
-        )
-    return words
+    shown, left_out = len(kept["values"]) - 1, kept["left_out"]
+    if not left_out["combinations"]:
+        return f"Samples carry {names} along: {shown:,} combinations of values."
+    return (
+        f"Samples carry {names} along: {shown:,} of {shown + left_out['combinations']:,} combinations of "
+        f"values. {left_out['samples']:,} samples have NULL instead: fewer than {FEWEST_OBJECTS} objects "
+        "have their combination, or it would reveal such a one."
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

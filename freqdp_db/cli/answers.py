@@ -125,6 +125,9 @@ _IF_NONE = {
     "builds": "No builds yet. Next: freqdp dataset build DATASET",
     "releases": "No releases yet. Next: freqdp recommend DATASET",
     "find_object": "No build holds this object.",
+    "jobs": "No jobs yet. Next: freqdp schedule add, or SELECT freqdp.request_release(...) in SQL",
+    "workers": "No worker is running. Next: freqdp worker",
+    "schedules": "No schedules yet. Next: freqdp schedule add DATASET",
 }
 
 
@@ -145,7 +148,9 @@ def _documents(session: Session, verb: str, found: Sequence[Any]) -> None:
         session.print(f"{sum(build.bytes for build in found) / 1e6:,.0f} MB in all.")
     if verb == "jobs":
         alive = len(session.freqdp.workers())
-        session.print(f"{alive} worker{'' if alive == 1 else 's'} running.")
+        waits = not alive and any(job.state == "waiting" for job in found)
+        following = " Next: freqdp worker" if waits else ""
+        session.print(f"{alive} worker{'' if alive == 1 else 's'} running.{following}")
 
 
 def _shows(*verbs: str) -> Callable[[Shows], Shows]:
@@ -273,8 +278,8 @@ def _built(session: Session, found: results.BuiltDataset, given: Given) -> None:
     session.print(*found.lines())
     if found.objects_with_fewer_than_20_places:
         session.print(
-            f"{found.objects_with_fewer_than_20_places:,} objects have fewer than 20 places: with "
-            "--signature 10 the method leaves little of them."
+            f"{found.objects_with_fewer_than_20_places:,} objects have fewer than 20 places: an edited "
+            "release (lg) with --signature 10 leaves little of them."
         )
     session.print(f"Next: freqdp recommend {shlex.quote(found.dataset)}")
 
@@ -373,8 +378,9 @@ def _evaluated(session: Session, found: results.Evaluated, given: Given) -> None
         *(rule.line() for rule in found.rules),
     )
     groups = found.in_words()
-    for group, rows in groups.items():
-        session.print("")
+    for index, (group, rows) in enumerate(groups.items()):
+        if index or found.verdicts or found.rules:
+            session.print("")
         session.table(
             [group.lower(), "value", "metric"],
             [(what, f"{value:.4f}", name) for what, value, name, _ in rows],
@@ -520,9 +526,13 @@ def _scheduled(session: Session, found: Scheduled, given: Given) -> None:
             f"{found.series}; missed ones are caught up."
         )
     if found.renews and found.releases_left is not None:
-        enough = "for ever" if found.releases_left else "once the budget is raised"
+        enough = (
+            "the schedule never runs out"
+            if found.releases_left
+            else "which is too small: raise it (freqdp budget)"
+        )
         session.print(
-            f"Each costs {found.price}, and the budget is there again for the next: it runs {enough}."
+            f"Each costs {found.price}, from a budget of its own for each {given['window']}: {enough}."
         )
     elif found.releases_left is not None:
         which = "release" if given["new_draw"] else "release of changed data"

@@ -222,7 +222,7 @@ class PlainProgress(Progress):
 PROGRAM = "freqdp"
 _GAP = 2
 """Spaces between the columns of a table."""
-_LEAST_TEXT = 24
+_LEAST_TEXT = 16
 """Characters of a column of text that is folded, at least."""
 
 

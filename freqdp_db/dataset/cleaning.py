@@ -341,7 +341,7 @@ def snap_anchors(x: Metres, y: Metres, anchor_x: Metres, anchor_y: Metres) -> Sn
 
     usable = np.flatnonzero(np.isfinite(anchor_x) & np.isfinite(anchor_y))
     if len(usable) == 0:
-        raise BadData("the relation of [[snap]] anchors: has no usable points")
+        raise BadData("the table of [[snap]] has no usable points")
     places = np.stack([anchor_x[usable], anchor_y[usable]], axis=1)
     _, first = np.unique(places, axis=0, return_index=True)
     first.sort()

@@ -138,7 +138,7 @@ def read_source(
             partitions = LocalPartitions([(0, len(read.keys))], [read])
     anchors, snap = None, Snap.parse(dataset.snap)
     if snap.relation is not None:
-        points = find_relation(connection, *snap.relation, option="[[snap]] anchors:")
+        points = find_relation(connection, *snap.relation, option="[[snap]]")
         anchors = read_anchors(connection, points)
     unit = reader.time_unit or "guessed" if reader.epoch else "timestamp"
     carried = SourceColumns(reader.kept_columns, reader.kept) if reader.carries else None

@@ -78,7 +78,7 @@ def parse_time_unit(text: str) -> str:
 
 def parse_unit(text: str) -> str:
     """What guarantees for persons are for."""
-    return _one_of("[[unit]]", text, UNITS, "such as person-day")
+    return _one_of("[[unit]]", text, UNITS, "for example [[unit]] person-day")
 
 
 def _one_of(option: str, text: str, known: Iterable[str], remedy: str) -> str:
@@ -162,7 +162,7 @@ def register(database: Database, wanted: Registration) -> tuple[DatasetRow, Clai
         period = None if wanted.period is None else parse_period(wanted.period, wanted.timezone)
         snap = Snap.named(connection, wanted.snap)
         if snap.relation is not None:
-            find_relation(connection, *snap.relation, option="[[snap]] anchors:")
+            find_relation(connection, *snap.relation, option="[[snap]]")
         source_srid = find_srid(connection, relation, mapping, wanted)
         definition_of(connection, source_srid, "the SRID of the source")
     # the system of x and y is the source's: metres are counted in it only if it is in metres
@@ -210,7 +210,8 @@ def read_mapping(relation: Relation, wanted: Registration) -> Mapping:
     if wanted.time is None and not line_with_times(relation, geom):
         raise BadInput(
             "[[time]] is missing",
-            remedy="name the column with the time of a sample; only lines with M have it in them",
+            remedy="name the column with the time of a sample; for lines with M in a column of any "
+            "geometries, name that column again",
         )
     times_in_lines = wanted.time is None or wanted.time == wanted.geom
     return Mapping(

@@ -119,7 +119,7 @@ class Snap:
         if kind == "exact" and not value:
             return cls("exact", text)
         if kind == "anchors" and value:
-            return cls("anchors", text, relation=parse_relation(value, "[[snap]] anchors:"))
+            return cls("anchors", text, relation=parse_relation(value, "[[snap]]"))
         if kind == "grid":
             try:
                 metres = float(value)
@@ -138,7 +138,7 @@ class Snap:
         snap = cls.parse(text)
         if snap.relation is None:
             return snap
-        meant = read_name(connection, text.partition(":")[2], "[[snap]] anchors:")
+        meant = read_name(connection, text.partition(":")[2], "[[snap]]")
         # what PostgreSQL reads anyway is kept as it was typed
         return snap if meant == snap.relation else cls.parse(f"anchors:{format_relation(*meant)}")
 

@@ -429,8 +429,8 @@ def ended_window(database: Database, word: str, timezone: str) -> Window:
     window = find_window(database, word, timezone)
     if not window.ended:
         raise BadInput(
-            f"[[window]] {window.time_window} has not ended in {timezone}: a release closes it",
-            remedy="take one that is over, such as yesterday or last-week",
+            f"[[window]] {window.time_window} has not ended yet (time zone {timezone})",
+            remedy="take one that has ended, such as yesterday or last-week",
         )
     return window
 

@@ -187,8 +187,9 @@ def untraced_sources(database: Database, dataset: DatasetRow) -> list[str]:
             for what in nowhere
         ),
         *(
-            f"its columns are called as those of {format_relation(*other)}: if it is a copy of that, "
-            "which nothing here can know, the two budgets protect the same objects"
+            f"its columns have the names of those of {format_relation(*other)}: if it is a copy, which "
+            "freqdp cannot tell, the same objects have two budgets. `freqdp dataset set DATASET --persons "
+            "NAME`, for both, makes them one"
             for other in alike
         ),
     ]

@@ -130,7 +130,7 @@ def find_release(database: Database, name: str) -> ReleaseRow:
         return found[0]
     if windows := list_windows(database, name):
         raise NotFound(
-            f"{name!r} is a series, and this is done with one window of it",
+            f"{name!r} is a series: this command takes one window of it",
             remedy=f"name the window, such as {windows[-1].name}; `freqdp release list` shows them",
         )
     rows = list_releases(database)

@@ -185,8 +185,9 @@ def _choose_columns(
         elif name in _NEEDED:
             raise BadInput(
                 f"{format_relation(*relation)} has no column that looks like {name}",
-                remedy=f"name it: [[map]] {name}=COLUMN (a topology can be made with "
-                "pgr_createTopology)",
+                remedy=f"say which it is and make a table of roads: freqdp load roads --from "
+                f"{format_relation(*relation)} --map {name}=COLUMN --into SCHEMA.TABLE "
+                "(pgr_createTopology makes junctions)",
             )
     if theirs[chosen["geom"]].type != "geometry":
         raise BadInput(

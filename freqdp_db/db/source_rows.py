@@ -466,7 +466,8 @@ def line_with_times(relation: Relation, name: str | None) -> bool:
 
 def as_samples(relation: Relation, mapping: Mapping, postgis: str) -> tuple[Relation, Mapping]:
     """The relation with a row for each sample, and which of its columns holds what."""
-    both_ends = column_pair(relation.columns, mapping.time) is not None
+    named = (mapping.time, mapping.geom, mapping.lon, mapping.lat)
+    both_ends = any(text and column_pair(relation.columns, text) for text in named)
     if not both_ends and not _has_lines(relation, mapping):
         return relation, mapping
     relation.column("[[object]]", mapping.object)
@@ -499,7 +500,7 @@ def _ends(relation: Relation, mapping: Mapping) -> tuple[Relation, Mapping]:
         pair = column_pair(relation.columns, text)
         if pair is None:
             raise BadInput(
-                f"[[time]] {mapping.time!r} names both ends of a trip, and {option} {text!r} only one",
+                f"{option} {text!r} is one column, and another option names both ends of a trip",
                 remedy=f"name two columns with a comma: {option} START,END",
             )
         first, last = (relation.column(option, column) for column in pair)

@@ -25,7 +25,7 @@ from freqdp_db.model.days import find_zone
 from freqdp_db.model.documents import Document, not_in_json
 from freqdp_db.privacy.guarantee import ProtectedUnit
 from freqdp_db.release.conflicts import refuse_conflicting_releases
-from freqdp_db.release.request import JobRequest, check_series, parse_job
+from freqdp_db.release.request import JobRequest, Request, check_keep, check_series, parse_job
 
 # When a schedule is due: five cron fields, read in a time zone, by the rules of Debian's cron.
 
@@ -316,7 +316,25 @@ def renews(dataset: DatasetRow, asked: JobRequest) -> bool:
     return asked.window is not None and not of_all_data
 
 
-def find_series(
+def read_scheduled(
+    dataset: str,
+    name: str,
+    request: Request,
+    *,
+    keep: int | None = None,
+    hold: bool = False,
+    new_draw: bool = False,
+    window: str | None = None,
+    series: str | None = None,
+    since: str | None = None,
+) -> JobRequest:
+    """What a schedule asks for; raises BadInput. name: of the schedule."""
+    check_keep(keep)
+    every, of = _find_series(dataset, name, window, series, since)
+    return JobRequest(request, None, new_draw, True, keep, hold, every, of)
+
+
+def _find_series(
     dataset: str, name: str, window: str | None, series: str | None, since: str | None
 ) -> tuple[str | None, str | None]:
     """What a window of a schedule is, and the series that it makes; raises BadInput.

@@ -187,18 +187,10 @@ def carry_out(
     return PlannedTrips(*(column[order] for column in flat))
 
 
-def _plans(
-    start: Ints, destination: Ints, earliest: Floats, latest: Floats, stay: Floats
-) -> DayPlans:
+def _plans(start: Ints, destination: Ints, *times: Floats) -> DayPlans:
     """Days and slots of a day become one row of slots; it may have no objects at all."""
     shape = (len(start), destination.shape[1] * destination.shape[2])
-    return DayPlans(
-        start,
-        destination.reshape(shape),
-        earliest.reshape(shape),
-        latest.reshape(shape),
-        stay.reshape(shape),
-    )
+    return DayPlans(start, destination.reshape(shape), *(t.reshape(shape) for t in times))
 
 
 def _hotspots(places: Places, size: int | tuple[int, ...], rng: np.random.Generator) -> Ints:

@@ -69,7 +69,7 @@ KINDS: dict[Kind, str] = {
 WITHOUT_SAMPLES: tuple[Kind, ...] = ("synthetic", "counts")
 """Kinds that are computed from noisy counts alone and contain no original sample."""
 EXPOSES: dict[Kind, str] = {
-    "edited": "nearly everybody can be found by who knows a few samples of them"
+    "edited": "anyone who knows a few of a person's positions can usually re-identify that person"
 }
 """Kinds that expose people whatever the parameters are, with the sentence that says so."""
 

@@ -390,7 +390,7 @@ class TimeStretch(Kind):
         known = Stretch(*(m.replace(tzinfo=UTC) if m.tzinfo is None else m.astimezone(UTC)
                           for m in moments))  # fmt: skip
         if not known.begin < known.end:
-            raise NotAcceptable("a stretch of time: its end is not after its begin")
+            raise NotAcceptable("a stretch of time: its end is not after its start")
         return known
 
     def show(self, value: Any) -> str:

@@ -165,7 +165,7 @@ def _share(
     parts = [p for p in shares if p.name in values]
     if total.name in given and not shares:
         raise BadInput(
-            f"{total.named}: {method} draws no noise, it has no {total.name} to give it",
+            f"{total.named}: {method} draws no noise, so it takes no {total.name}",
             remedy=f"leave {total.named} out, or choose another [[method]]",
         )
     if total.name in given and parts:

@@ -36,7 +36,7 @@ from freqdp_db.db.names import format_relation
 from freqdp_db.db.source import Mapping
 from freqdp_db.engines.ranges import one_core
 from freqdp_db.errors import BadInput
-from freqdp_db.load import make_city
+from freqdp_db.load import Loader
 from freqdp_db.methods.frequency.counts import count_frequencies, rank_places
 from freqdp_db.methods.frequency.deletion import delete_globally
 from freqdp_db.methods.frequency.insertion import Search, growing_places
@@ -309,7 +309,7 @@ def register_some(
     name = f"size_{objects}"
     relation = (f"{bench.settings.schema}_source", name)
     if dataset is None:
-        make_city(bench, relation, objects, _CITY_DAYS, seed, progress)
+        Loader(bench, progress, "create").city_alone(relation, objects, _CITY_DAYS, seed)
         mapping, srid, snap, projected = CITY, None, DEFAULT_SNAP, False
     else:
         source = (dataset.source_schema, dataset.source_relation)

@@ -495,7 +495,7 @@ def risk_hint(method: Method, dataset: str) -> list[str]:
     if method.kind not in EXPOSES:
         return []
     return [
-        f"Risk: in a release of this kind {EXPOSES[method.kind]}. "
+        f"Risk: in a release of this kind, {EXPOSES[method.kind]}. "
         f"Which method avoids that: freqdp recommend {shlex.quote(dataset)}"
     ]
 

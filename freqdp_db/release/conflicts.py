@@ -104,13 +104,13 @@ def not_covered_by_guarantee(
     beside = [other for other in found if other.name != name]
     if method.unit == "person":
         return [
-            f"true samples of the same objects in {others}, published as well: no guarantee covers "
+            f"true samples of the same objects in {others}, also published: no guarantee covers "
             "them and no sum counts them"
             for others in names_of(with_true_samples(beside))
         ]
     return [
-        f"what {others}, published as well, guarantees for one object: this release has true "
-        "samples of the same objects, which that guarantee does not cover"
+        f"true samples, in this release, of the objects of {others}, also published: its guarantee "
+        "does not cover them"
         for others in names_of(o for o in beside if find_method(o.method).unit == "person")
     ]
 
@@ -155,10 +155,10 @@ def _refuse_unlinking(
 ) -> None:
     first = others[0]
     what = (
-        "a trajectory is one object's: whoever has it undoes the unlinking"
+        "each trajectory is one object's: whoever has both can undo the unlinking"
         if find_method(first.method).links
-        else "trajectories are unlinked: true samples of the same times join both, and whoever has "
-        "both undoes much of the unlinking"
+        else "trajectories are unlinked: both hold true samples of the same times, and whoever has "
+        "both can undo much of the unlinking"
     )
     # one by one while they are few, else all of their datasets
     names = [*accepted, *(other.name for other in others)]
@@ -176,6 +176,6 @@ def _refuse_linking(other: ReleaseOfSameRows, *, approving: bool) -> None:
     way = _LEAVE if approving else _HOLD
     raise BadInput(
         f"{other.name} is a {other.state} release of the same source in which trajectories are "
-        "unlinked: whoever has this one, where each is one object's, as well undoes that",
+        "unlinked: in this one each is one object's, so whoever has both can undo the unlinking",
         remedy=f"withdraw it (freqdp release withdraw {shlex.quote(other.name)}), or {way}",
     )

@@ -10,7 +10,7 @@ from freqdp_db.db import copying
 from freqdp_db.db.connection import Connection, Database
 from freqdp_db.db.names import did_you_mean
 from freqdp_db.db.published import CatalogRow, read_catalog
-from freqdp_db.errors import BadInput, Busy, NotFound
+from freqdp_db.errors import BadInput, Busy, ConnectionFailed, NotFound
 from freqdp_db.model.documents import Document
 from freqdp_db.progress import Progress
 
@@ -42,6 +42,10 @@ def open_target(database: Database, to: str) -> Database:
         raise BadInput(
             "[[to]] is not a connection string",
             remedy="write postgresql://user@host:5432/database, or host=... dbname=... user=...",
+        ) from None
+    except ConnectionFailed as error:
+        raise ConnectionFailed(
+            f"[[to]]: {error.text}", remedy="check [[to]], and that its server runs"
         ) from None
 
 

@@ -159,9 +159,9 @@ class Request:
         missing = [name for name in _PUBLIC if name not in values]
         if missing:
             raise BadInput(
-                f"[[method]] {self.method.name} guarantees something for {dataset.protected.words}: its "
-                f"{' and '.join(missing)} must be public, and not be read from the data",
-                remedy=f"say it once: freqdp dataset set {shlex.quote(dataset.name)} "
+                f"[[method]] {self.method.name} gives a guarantee for {dataset.protected.words}: the "
+                f"{' and the '.join(missing)} of the data must be declared, and be public",
+                remedy=f"freqdp dataset set {shlex.quote(dataset.name)} "
                 + " ".join(f"--{name} {_PUBLIC[name]}" for name in missing),
             )
         if build.srid not in (dataset.srid, dataset.source_srid):

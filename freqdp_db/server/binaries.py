@@ -14,14 +14,8 @@ from freqdp_db.errors import ServerNotFound
 
 MIN_MAJOR = 14
 PROGRAMS = ("postgres", "initdb", "pg_ctl")
-_DEBIAN_MAJOR = 15
-# What each distribution ships; used only to name the package when apt itself was not asked.
-_DISTRIBUTION_MAJOR = {
-    ("debian", "12"): 15,
-    ("debian", "13"): 17,
-    ("ubuntu", "22.04"): 14,
-    ("ubuntu", "24.04"): 16,
-}
+PACKAGE = "postgresql-postgis"
+"""Of Debian and Ubuntu: PostGIS with the PostgreSQL that the distribution ships."""
 _PLACES = ("usr/lib/postgresql/*/bin", "usr/pgsql-*/bin")
 
 
@@ -99,25 +93,11 @@ def find_binaries(major: int | None = None, environ: Mapping[str, str] = os.envi
 
 
 def remedy(major: int | None = None) -> str:
-    """What to do on a machine without a usable server."""
+    """What to do on a machine without a usable server. major: of one that lacks only PostGIS."""
+    package = PACKAGE if major is None else f"postgresql-{major}-postgis-3"
     return (
-        f"apt-get install {package_name(major or distribution_major())}, or without root: "
-        "python -m freqdp_db.server.provision; or set FREQDP_PG_BINDIR, or give [[dsn]]"
-    )
-
-
-def package_name(major: int) -> str:
-    return f"postgresql-{major}-postgis-3"
-
-
-def distribution_major(os_release: Path = Path("/etc/os-release")) -> int:
-    """The PostgreSQL version that this distribution ships."""
-    try:
-        pairs = dict(re.findall(r'^(\w+)="?([^"\n]*)"?$', os_release.read_text(), re.MULTILINE))
-    except OSError:
-        pairs = {}
-    return _DISTRIBUTION_MAJOR.get(
-        (pairs.get("ID", ""), pairs.get("VERSION_ID", "")), _DEBIAN_MAJOR
+        f"apt-get install {package}, or without root: python -m freqdp_db.server.provision; or set "
+        "FREQDP_PG_BINDIR, or give [[dsn]]"
     )
 
 

@@ -19,14 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from freqdp_db.errors import FreqdpError, ServerNotFound
-from freqdp_db.server.binaries import (
-    MIN_MAJOR,
-    Binaries,
-    find_binaries,
-    package_name,
-    remedy,
-    software_dir,
-)
+from freqdp_db.server.binaries import PACKAGE, Binaries, find_binaries, remedy, software_dir
 
 _CREATECLUSTER = Path("/etc/postgresql-common/createcluster.d")
 # Not unpacked: a second C library beside the running loader crashes every program, and LLVM
@@ -65,10 +58,9 @@ def install_as_root() -> None:
     """Install Debian's package, without the system cluster that it would create and start."""
     # One unreachable third-party source fails the update but does not hide Debian's package.
     _apt(["update", "-q"], check=False)
-    package = _choose_package([])
-    _say(f"installing {package}")
+    _say(f"installing {PACKAGE}")
     with _no_system_cluster():
-        _apt(["install", "-y", "-q", "--no-install-recommends", package])
+        _apt(["install", "-y", "-q", "--no-install-recommends", PACKAGE])
 
 
 def install_unprivileged(prefix: Path) -> None:
@@ -81,9 +73,8 @@ def install_unprivileged(prefix: Path) -> None:
         work = Path(name)
         options = _private_apt(work)
         _apt(["update", "-q"], options)
-        package = _choose_package(options)
-        _say(f"downloading {package} and what it needs into {prefix}")
-        archives = _download(package, options, work / "archives")
+        _say(f"downloading {PACKAGE} and what it needs into {prefix}")
+        archives = _download(options, work / "archives")
         tree = work / "tree"
         for archive in archives:
             _run(["dpkg-deb", "-x", str(archive), str(tree)])
@@ -107,28 +98,14 @@ def _private_apt(work: Path) -> list[str]:
     return [word for key, value in settings.items() for word in ("-o", f"{key}={value}")]
 
 
-def _choose_package(options: list[str]) -> str:
-    """The newest PostGIS package that apt offers."""
-    said = _run(["apt-cache", *options, "search", "--names-only", r"^postgresql-[0-9]+-postgis-3$"])
-    majors = [int(m) for m in re.findall(r"^postgresql-(\d+)-postgis-3\b", said, re.MULTILINE)]
-    usable = [m for m in majors if m >= MIN_MAJOR]
-    if not usable:
-        raise ServerNotFound(
-            f"apt offers no PostGIS for PostgreSQL {MIN_MAJOR} or newer "
-            f"(offered: {', '.join(map(str, majors)) or 'none'})",
-            remedy="add the repository of apt.postgresql.org, or give [[dsn]]",
-        )
-    return package_name(max(usable))
-
-
-def _download(package: str, options: list[str], into: Path) -> list[Path]:
+def _download(options: list[str], into: Path) -> list[Path]:
     """Fetch the package and those of its dependencies that this machine does not have."""
-    plan = _apt(["-s", "install", "--no-install-recommends", package], options)
+    plan = _apt(["-s", "install", "--no-install-recommends", PACKAGE], options)
     chosen = re.findall(r"^Inst (\S+) (?:\[\S+\] )?\((\S+) ", plan, re.MULTILINE)
     wanted = [f"{name}={version}" for name, version in chosen if not _LEFT_OUT.fullmatch(name)]
     if not wanted:
         raise ServerNotFound(
-            f"apt says that {package} is installed, but it cannot be used", remedy=remedy()
+            f"apt says that {PACKAGE} is installed, but it cannot be used", remedy=remedy()
         )
     _apt(["download", "-q", *wanted], options, cwd=into)
     return sorted(into.glob("*.deb"))

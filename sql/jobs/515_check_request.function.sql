@@ -29,8 +29,8 @@ BEGIN
     SELECT * INTO wanted_window FROM ${private}.find_window(asked ->> 'window', known.timezone);
     IF asked ? 'window' THEN
         IF NOT wanted_window.ended THEN
-            RAISE EXCEPTION '[[window]] % has not ended in %: a release closes it', wanted_window.time_window, known.timezone
-            USING ERRCODE = 'QF001', HINT = 'take one that is over, such as yesterday or last-week';
+            RAISE EXCEPTION '[[window]] % has not ended yet (time zone %)', wanted_window.time_window, known.timezone
+            USING ERRCODE = 'QF001', HINT = 'take one that has ended, such as yesterday or last-week';
         END IF;
         asked := asked || jsonb_build_object('window', wanted_window.time_window);
     END IF;
@@ -66,10 +66,10 @@ BEGIN
             'period', CASE WHEN asked ? 'window' THEN wanted_window.time_window ELSE known.period END
         )) || wanted;
         IF NOT wanted ?& ARRAY['region', 'period'] THEN
-            RAISE EXCEPTION 'method % guarantees something for one object with all its data: the region and the period must be public, and not be read from the data',
+            RAISE EXCEPTION 'method % gives a guarantee for one object with all its data: the region and the period of the data must be declared, and be public',
                 asked ->> 'method'
             USING ERRCODE = 'QF001',
-            HINT = format('say them once: freqdp dataset set %s --region W,S,E,N --period BEGIN/END', known.name);
+            HINT = format('freqdp dataset set %s --region W,S,E,N --period BEGIN/END', known.name);
         END IF;
     END IF;
     SELECT * INTO built FROM ${private}.build AS b
@@ -132,10 +132,10 @@ BEGIN
         ORDER BY r.release_id DESC LIMIT 1;
         IF FOUND THEN
             RAISE EXCEPTION '% is a published release of the same source in which %', other.name, CASE
-                WHEN other.kind = 'edited' THEN 'a trajectory is one object''s: whoever has it undoes the unlinking'
+                WHEN other.kind = 'edited' THEN 'each trajectory is one object''s: whoever has both can undo the unlinking'
                 WHEN declared ->> 'kind' = 'edited'
-                    THEN 'trajectories are unlinked: whoever has this one, where each is one object''s, as well undoes that'
-                ELSE 'trajectories are unlinked: true samples of the same times join both, and whoever has both undoes much of the unlinking'
+                    THEN 'trajectories are unlinked: in this one each is one object''s, so whoever has both can undo the unlinking'
+                ELSE 'trajectories are unlinked: both hold true samples of the same times, and whoever has both can undo much of the unlinking'
             END
             USING ERRCODE = 'QF001', HINT = format(
                 'withdraw it (freqdp release withdraw %1$s)%2$s, or keep this one for curators with {"hold": true}', other.name,

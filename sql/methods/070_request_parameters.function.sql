@@ -29,7 +29,7 @@ BEGIN
         FROM jsonb_each(declared) AS d
         WHERE d.value ->> 'share_of' = 'epsilon';
         IF given ? 'epsilon' AND cardinality(shares) = 0 THEN
-            RAISE EXCEPTION 'epsilon: % draws no noise, it has no epsilon to give it', request_parameters.method
+            RAISE EXCEPTION 'epsilon: % draws no noise, so it takes no epsilon', request_parameters.method
             USING ERRCODE = 'QF001', HINT = 'leave it out';
         ELSIF given ? 'epsilon' AND cardinality(named) > 0 THEN
             RAISE EXCEPTION 'epsilon and % are given', array_to_string(named, '/')

@@ -82,7 +82,7 @@ def test_the_paper_s_table(city: str, tmp_path: Path) -> None:
     document = json.loads((out / "results.json").read_text())
     # what guarantees something for a person needs a public region: it is left out
     assert set(document["left_out"]) == {"DPT", "AdaTrace"}
-    assert all("must be public" in why for why in document["left_out"].values())
+    assert all("must be declared" in why for why in document["left_out"].values())
     runs = {(run["method"], run["epsilon"]): run for run in document["runs"]}
     ran = {row.title for row in ROWS} - {"DPT", "AdaTrace"}
     assert {title for title, _ in runs} == ran

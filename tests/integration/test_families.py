@@ -184,7 +184,7 @@ def test_of_two_conflicting_requests_at_once_one_is_refused(
     with freqdp_db.connect(url) as db:
         db.anonymize("city", "lg+swap+cut", name="first")
     other.join()
-    assert "true samples of the same times join both" in refusals[0].message
+    assert "both hold true samples of the same times" in refusals[0].message
     assert query(url, "SELECT name, state FROM freqdp.release") == [("first", "published")]
 
 
@@ -205,7 +205,7 @@ def test_a_job_that_replaces_an_unlinked_release_may_follow_it(url: str) -> None
         assert served('{"keep": 1, "new_draw": true}')[0] == "done"
         assert value(url, live) == [f"city_{night}"]
     found, error = served('{"keep": 2, "new_draw": true}')
-    assert found == "refused" and "city_2" in str(error) and "join both" in str(error)
+    assert found == "refused" and "city_2" in str(error) and "both hold true samples" in str(error)
     assert value(url, spends) == 2
     assert served('{"keep": 2, "new_draw": true, "beside": "city_current"}')[0] == "done"
     assert value(url, live) == ["city_2", "city_3"]
@@ -224,7 +224,7 @@ def test_a_guarantee_beside_true_samples(url: str) -> None:
     alone = freqdp(url, "plan", *_STRICT).succeeded()["guarantee"]["not_protected"]
     anonymize(url, "city", "cut", "--as", "pieces")
     said = (
-        "true samples of the same objects in pieces (cut), published as well: no guarantee "
+        "true samples of the same objects in pieces (cut), also published: no guarantee "
         "covers them and no sum counts them"
     )
     assert freqdp(url, "plan", *_STRICT).succeeded()["guarantee"]["not_protected"] == [*alone, said]
@@ -243,8 +243,8 @@ def test_a_guarantee_beside_true_samples(url: str) -> None:
 def test_true_samples_beside_a_guarantee(url: str) -> None:
     freqdp(url, "anonymize", *_STRICT, "--as", "guaranteed").succeeded()
     said = (
-        "what guaranteed (strict), published as well, guarantees for one object: this release "
-        "has true samples of the same objects, which that guarantee does not cover"
+        "true samples, in this release, of the objects of guaranteed (strict), also published: its "
+        "guarantee does not cover them"
     )
     for method in ("lg", "cut", "glove"):
         planned = freqdp(url, "plan", "city", "--method", method).succeeded()
@@ -354,7 +354,7 @@ def test_asked_for_in_sql_again_costs_nothing(url: str) -> None:
     with pytest.raises(psycopg.Error, match="budget"):
         query(url, asked, '{"size": 101}')
     query(url, "UPDATE freqdp.dataset SET region = NULL")
-    with pytest.raises(psycopg.Error, match="must be public"):
+    with pytest.raises(psycopg.Error, match="must be declared"):
         query(url, asked, '{"size": 100}')
 
 

@@ -71,8 +71,8 @@ def test_it_keeps_the_time_and_says_what_was_left_out(city: str, tmp_path: Path)
 
 def test_a_release_that_exposes_says_so_once(city: str, capsys: pytest.CaptureFixture[str]) -> None:
     line = (
-        "Risk: in a release of this kind nearly everybody can be found by who knows a few samples "
-        "of them. Which method avoids that: freqdp recommend city"
+        "Risk: in a release of this kind, anyone who knows a few of a person's positions can usually "
+        "re-identify that person. Which method avoids that: freqdp recommend city"
     )
 
     def said(*arguments: str) -> list[str]:

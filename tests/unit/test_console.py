@@ -32,12 +32,13 @@ def test_a_table_has_aligned_columns(width: int, terminal: bool) -> None:
 
 
 def test_a_narrow_terminal_gets_a_block_for_each_row() -> None:
-    session, written = _session(40)
+    session, written = _session(32)
     session.table(HEADERS, ROWS)
-    assert written.getvalue().splitlines() == [
+    assert [line.rstrip() for line in written.getvalue().splitlines()] == [
         "release  vans_1",
         "rows     96,000",
-        "said     held until it is approved",
+        "said     held until it is",
+        "         approved",
         "",
         "release  vans_2",
         "rows     -",

@@ -753,6 +753,10 @@ class LeftOut:
     reason: str
 
 
+_NAMED = 8
+"""So many of those that were not tried are named; the page has all."""
+
+
 @dataclass(frozen=True)
 class Recommendation(Document):
     """What to use for a dataset, why, and what else was tried."""
@@ -834,6 +838,8 @@ class Recommendation(Document):
             lines.append(f"  {self.command}")
         lines += [self.guarantee, *self.notes]
         if self.left_out:
-            names = "; ".join(left.label for left in self.left_out)
-            lines.append(f"Not tried, for reasons that the page gives: {names}.")
+            names = "; ".join(left.label for left in self.left_out[:_NAMED])
+            more = len(self.left_out) - _NAMED
+            others = f"; and {more} more" if more > 0 else ""
+            lines.append(f"Not tried, for reasons that the page gives: {names}{others}.")
         return [*lines, FOR_THE_CURATOR, f"The page: {self.file}"]

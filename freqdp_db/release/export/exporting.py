@@ -86,11 +86,9 @@ def export_release(
                 with progress.stage("measure"):
                     extent = reader.extent()
                 _require_rows(reader, extent.rows)
-                rows = chosen.write(data, reader, extent, system, progress)
-                columns = dict.fromkeys(chosen.columns(system, reader.has_areas), "")
-                if format_name not in _OF_TRAJECTORIES:
-                    said = reader.comments(name)
-                    columns |= {column: said[column] for column in reader.kept_columns}
+                rows, names = chosen.write(data, reader, extent, system, progress)
+                said = reader.comments(name)
+                columns = {n: said[n] if n in reader.kept_columns else "" for n in names}
             else:
                 rows, columns = 0, {}
                 for relation in relations:

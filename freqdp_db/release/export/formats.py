@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 import sqlite3
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, LiteralString
+from typing import Any, Literal, LiteralString, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -32,33 +32,47 @@ from freqdp_db.release.export.notice import catalog_document
 _TIME = pa.timestamp("us", tz="UTC")
 
 
-@dataclass(frozen=True)
 class Layer:
-    """Rows to write: a table of a release, or its samples, areas or lines."""
+    """Rows to write: a table of a release, or its samples, areas or lines. It counts what was taken."""
 
-    name: str
-    schema: pa.Schema
-    batches: Iterator[pa.RecordBatch]
-    shapes: dict[str, str]
-    """Columns with geometries and what each holds, such as Point; first the one to show."""
+    def __init__(
+        self,
+        name: str,
+        schema: pa.Schema,
+        batches: Iterator[pa.RecordBatch],
+        shapes: Mapping[str, str],
+    ) -> None:
+        self.name, self.schema = name, schema
+        self.shapes = shapes
+        """Columns with geometries and what each holds, such as Point; first the one to show."""
+        self.rows = 0
+        self.failure: BaseException | None = None
+        """What was raised while rows were read."""
+        self._batches = batches
+
+    def batches(self, stage: Stage) -> Iterator[pa.RecordBatch]:
+        try:
+            for batch in self._batches:
+                yield batch
+                self.rows += len(batch)
+                stage.advance(len(batch))
+        except BaseException as error:
+            self.failure = error
+            raise
 
 
-# What writes a layer: each gives back the number of rows.
+# What writes a layer.
 
 
-def _csv(path: Path, layer: Layer, stage: Stage, *, quoting: Literal["needed", "none"]) -> int:
-    rows = 0
+def _csv(path: Path, layer: Layer, stage: Stage, *, quoting: Literal["needed", "none"]) -> None:
     plain = quoting == "none"  # Arrow would still quote the names
     options = pa_csv.WriteOptions(include_header=not plain, quoting_style=quoting)
     with path.open("wb") as file:
         if plain:
             file.write((",".join(layer.schema.names) + "\n").encode())
         with pa_csv.CSVWriter(file, layer.schema, write_options=options) as writer:
-            for batch in layer.batches:
+            for batch in layer.batches(stage):
                 writer.write(batch)
-                rows += len(batch)
-                stage.advance(len(batch))
-    return rows
 
 
 def _parquet(
@@ -68,7 +82,7 @@ def _parquet(
     reader: ReleaseReader,
     system: ReferenceSystem | None,
     extent: Extent | None = None,
-) -> int:
+) -> None:
     """With the metadata of GeoParquet 1.1 where there are geometries.
 
     extent: of samples, which have a column `bbox` around what is shown.
@@ -88,18 +102,14 @@ def _parquet(
             {"version": "1.1.0", "primary_column": primary, "columns": columns}
         )
     schema = layer.schema.with_metadata(metadata)
-    rows = 0
     with pq.ParquetWriter(path, schema, compression="zstd") as writer:
-        for batch in layer.batches:
+        for batch in layer.batches(stage):
             writer.write_batch(batch.cast(schema))
-            rows += len(batch)
-            stage.advance(len(batch))
-    return rows
 
 
 def _geopackage(
     path: Path, layer: Layer, stage: Stage, reader: ReleaseReader, system: ReferenceSystem | None
-) -> int:
+) -> None:
     """Add a layer to the file."""
     import pyogrio  # loads GDAL, which no other command needs
 
@@ -110,27 +120,14 @@ def _geopackage(
             f"[[format]] gpkg: SRID {reader.srid} cannot be written in this format",
             remedy="use [[format]] geoparquet or csv",
         ) from None
-    name, rows = reader.catalog["name"], 0
-    failure: BaseException | None = None
-
-    def counted() -> Iterator[pa.RecordBatch]:
-        nonlocal rows, failure
-        try:
-            for batch in layer.batches:
-                yield batch
-                rows += len(batch)
-                stage.advance(len(batch))
-        except BaseException as error:
-            failure = error
-            raise
-
+    name = reader.catalog["name"]
     try:
         with warnings.catch_warnings():
             # GDAL does not like names that do not end in .gpkg
             warnings.simplefilter("ignore", RuntimeWarning)
             column, shape = next(iter(layer.shapes.items()), (None, None))
             pyogrio.write_arrow(
-                pa.RecordBatchReader.from_batches(layer.schema, counted()),
+                pa.RecordBatchReader.from_batches(layer.schema, layer.batches(stage)),
                 path,
                 layer=layer.name,
                 driver="GPKG",
@@ -146,12 +143,11 @@ def _geopackage(
             )
     except Exception as error:
         # what was raised in a generator comes back as an error of Arrow's
-        if failure is not None:
-            raise failure from None
+        if layer.failure is not None:
+            raise layer.failure from None
         if isinstance(error, pyogrio.errors.DataSourceError | pyogrio.errors.DataLayerError):
             raise OSError(str(error)) from None
         raise
-    return rows
 
 
 # Tables of a release that are no trajectories.
@@ -213,28 +209,22 @@ def write_table(
 
     layer = Layer(layer_name or table, schema, batches(), shapes)
     if format_name == "gpkg":
-        return _geopackage(path, layer, stage, reader, system)
-    if format_name == "csv":
-        return _csv(path, layer, stage, quoting="needed")
-    return _parquet(path, layer, stage, reader, system)
+        _geopackage(path, layer, stage, reader, system)
+    elif format_name == "csv":
+        _csv(path, layer, stage, quoting="needed")
+    else:
+        _parquet(path, layer, stage, reader, system)
+    return layer.rows
 
 
 # Trajectories.
 
 
-def _kept_fields(reader: ReleaseReader) -> list[pa.Field]:
-    """Columns that samples carry along: after all others."""
-    return [
-        pa.field(name, _ARROW.get(kind, pa.string())) for name, kind in reader.kept_columns.items()
-    ]
+class Written(NamedTuple):
+    """How many samples, and the columns of each."""
 
-
-def _kept_arrays(reader: ReleaseReader, samples: Samples) -> list[pa.Array]:
-    arrays = []
-    for field, codes in zip(_kept_fields(reader), samples.kept, strict=True):
-        values = pa.array([None, *reader.kept_values[field.name]], pa.string())
-        arrays.append(values.cast(field.type).take(pa.array(codes)))
-    return arrays
+    rows: int
+    columns: list[str]
 
 
 @dataclass(frozen=True)
@@ -242,29 +232,48 @@ class Format:
     """How trajectories are written."""
 
     suffix: str
-    write: Callable[[Path, ReleaseReader, Extent, ReferenceSystem, Progress], int]
-    """Gives back the number of samples."""
-    columns: Callable[[ReferenceSystem, bool], list[str]]
-    """Of the samples; also where there are areas."""
+    write: Callable[[Path, ReleaseReader, Extent, ReferenceSystem, Progress], Written]
 
 
-def csv_columns(system: ReferenceSystem, areas: bool) -> list[str]:
-    axes = ("lon", "lat") if system.geographic else ("x", "y")
-    if not areas:
-        return ["trajectory_id", "seq", "sampled_at", *axes]
-    sides = [f"{axis}_{end}" for end in ("min", "max") for axis in axes]
-    return ["trajectory_id", "seq", "sampled_at", *axes, *sides, "during_begin", "during_end"]
+def _samples_layer(
+    name: str,
+    reader: ReleaseReader,
+    fields: Iterable[tuple[str, pa.DataType] | pa.Field],
+    values: Callable[[Samples], list[Any]],
+    shapes: Mapping[str, str],
+    *,
+    by_place: bool = False,
+) -> Layer:
+    """A row for each sample: the fields with their values, then the columns that samples carry along."""
+    own = pa.schema(fields)
+    kept = [pa.field(n, _ARROW.get(kind, pa.string())) for n, kind in reader.kept_columns.items()]
+    schema = pa.schema([*own, *kept])
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        with closing(reader.samples(by_place=by_place)) as chunks:
+            for samples in chunks:
+                columns = [
+                    pa.array(v).cast(field.type) if isinstance(v, np.ndarray) else v
+                    for v, field in zip(values(samples), own, strict=True)
+                ]
+                for field, codes in zip(kept, samples.kept, strict=True):
+                    texts = pa.array([None, *reader.kept_values[field.name]], pa.string())
+                    columns.append(texts.cast(field.type).take(pa.array(codes)))
+                yield pa.record_batch(columns, schema=schema)
+
+    return Layer(name, schema, batches(), shapes)
 
 
 def write_csv(
     path: Path, reader: ReleaseReader, extent: Extent, system: ReferenceSystem, progress: Progress
-) -> int:
+) -> Written:
     """Times are ISO 8601 in UTC, all of one length; areas are their sides."""
-    kinds = [pa.int64(), pa.int64(), pa.string(), pa.float64(), pa.float64()]
+    axes = ("lon", "lat") if system.geographic else ("x", "y")
+    fields = [("trajectory_id", pa.int64()), ("seq", pa.int64()), ("sampled_at", pa.string())]
+    fields += [(axis, pa.float64()) for axis in axes]
     if reader.has_areas:
-        kinds += [pa.float64()] * 4 + [pa.string()] * 2
-    named = zip(csv_columns(system, reader.has_areas), kinds, strict=True)
-    schema = pa.schema([*named, *_kept_fields(reader)])
+        fields += [(f"{axis}_{end}", pa.float64()) for end in ("min", "max") for axis in axes]
+        fields += [("during_begin", pa.string()), ("during_end", pa.string())]
     unit: Literal["s", "us"] = "s" if extent.whole_seconds else "us"
     size = 1_000_000 if unit == "s" else 1
 
@@ -273,20 +282,18 @@ def write_csv(
         text = pc.utf8_replace_slice(at.cast(pa.string()), 10, 11, "T")
         return pc.binary_join_element_wise(text, "Z", "")
 
-    def batches() -> Iterator[pa.RecordBatch]:
-        with closing(reader.samples()) as chunks:
-            for s in chunks:
-                columns = [s.trajectory_id, s.seq, iso(s.at_us), s.x, s.y]
-                if (a := s.areas) is not None:
-                    columns += [a.x_min, a.y_min, a.x_max, a.y_max]
-                    columns += [iso(a.begin_us), iso(a.end_us)]
-                arrays = [pa.array(c) for c in columns] + _kept_arrays(reader, s)
-                yield pa.record_batch(arrays, schema=schema)
+    def values(s: Samples) -> list[Any]:
+        found = [s.trajectory_id, s.seq, iso(s.at_us), s.x, s.y]
+        if (a := s.areas) is not None:
+            found += [a.x_min, a.y_min, a.x_max, a.y_max, iso(a.begin_us), iso(a.end_us)]
+        return found
 
+    layer = _samples_layer("samples", reader, fields, values, {})
     # of the columns here, only texts that are carried along may need quotes; none is not an empty one
     quoting: Literal["needed", "none"] = "needed" if reader.kept_columns else "none"
     with progress.stage("export samples", extent.rows) as stage:
-        return _csv(path, Layer("samples", schema, batches(), {}), stage, quoting=quoting)
+        _csv(path, layer, stage, quoting=quoting)
+    return Written(layer.rows, layer.schema.names)
 
 
 _WKB_POINT = np.dtype([("order", "u1"), ("type", "<u4"), ("x", "<f8"), ("y", "<f8")])
@@ -324,116 +331,94 @@ _SIDES = ("xmin", "ymin", "xmax", "ymax")
 _BOX = pa.struct([pa.field(side, pa.float64(), nullable=False) for side in _SIDES])
 
 
-def geoparquet_columns(system: ReferenceSystem, areas: bool) -> list[str]:
-    more = ["area", "during_begin", "during_end"] if areas else []
-    return ["trajectory_id", "seq", "sampled_at", "geometry", *more, "bbox"]
-
-
 def write_geoparquet(
     path: Path, reader: ReleaseReader, extent: Extent, system: ReferenceSystem, progress: Progress
-) -> int:
+) -> Written:
     """GeoParquet 1.1: WKB points with a covering column of boxes.
 
     Rows are in order of the day and of the Hilbert curve, a row group for every buffer that is read, about
     130,000 rows: who asks for a place and a time reads few of them.
     """
-    during = [pa.binary(), _TIME, _TIME] if reader.has_areas else []
-    kinds = [pa.int64(), pa.int32(), _TIME, pa.binary(), *during, _BOX]
-    names = geoparquet_columns(system, reader.has_areas)
-    schema = pa.schema(
-        [pa.field(name, kind, nullable=False) for name, kind in zip(names, kinds, strict=True)]
-        + _kept_fields(reader)
-    )
+    fields = [("trajectory_id", pa.int64()), ("seq", pa.int32()), ("sampled_at", _TIME)]
+    fields.append(("geometry", pa.binary()))
+    if reader.has_areas:
+        fields += [("area", pa.binary()), ("during_begin", _TIME), ("during_end", _TIME)]
+    fields.append(("bbox", _BOX))
 
-    def batches() -> Iterator[pa.RecordBatch]:
-        with closing(reader.samples(by_place=True)) as chunks:
-            for s in chunks:
-                columns = [
-                    pa.array(s.trajectory_id),
-                    pa.array(s.seq.astype(np.int32)),
-                    pa.array(s.at_us).view(_TIME),
-                    _points(s),
-                ]
-                sides = [s.x, s.y, s.x, s.y]
-                if (a := s.areas) is not None:
-                    columns.append(_boxes(a))
-                    columns += [pa.array(t).view(_TIME) for t in (a.begin_us, a.end_us)]
-                    sides = [a.x_min, a.y_min, a.x_max, a.y_max]
-                box = pa.StructArray.from_arrays(list(map(pa.array, sides)), fields=list(_BOX))
-                yield pa.record_batch([*columns, box, *_kept_arrays(reader, s)], schema=schema)
+    def values(s: Samples) -> list[Any]:
+        found = [s.trajectory_id, s.seq, s.at_us, _points(s)]
+        sides = [s.x, s.y, s.x, s.y]
+        if (a := s.areas) is not None:
+            found += [_boxes(a), a.begin_us, a.end_us]
+            sides = [a.x_min, a.y_min, a.x_max, a.y_max]
+        box = pa.StructArray.from_arrays(list(map(pa.array, sides)), fields=list(_BOX))
+        return [*found, box]
 
     # readers that show one geometry show the areas: the points are only their middles
     shapes = {"area": "Polygon"} if reader.has_areas else {}
-    layer = Layer("samples", schema, batches(), {**shapes, "geometry": "Point"})
+    layer = _samples_layer(
+        "samples",
+        reader,
+        [pa.field(name, kind, nullable=False) for name, kind in fields],
+        values,
+        {**shapes, "geometry": "Point"},
+        by_place=True,
+    )
     with progress.stage("export samples", extent.rows) as stage:
-        return _parquet(path, layer, stage, reader, system, extent)
+        _parquet(path, layer, stage, reader, system, extent)
+    return Written(layer.rows, layer.schema.names)
 
 
 _MOMENT = pa.timestamp("ms", tz="UTC")
 _KEY = [("geom", pa.binary()), ("trajectory_id", pa.int64())]
-_SAMPLES = pa.schema(
-    [*_KEY, ("seq", pa.int32()), ("sampled_at", _MOMENT), ("sampled_at_us", pa.int64())]
-)
-_AREAS = pa.schema([*_KEY, ("seq", pa.int32()), ("during_begin", _MOMENT), ("during_end", _MOMENT)])
+_SAMPLES = [
+    *_KEY, ("seq", pa.int32()), ("sampled_at", _MOMENT), ("sampled_at_us", pa.int64()),
+]  # fmt: skip
+_AREAS = [*_KEY, ("seq", pa.int32()), ("during_begin", _MOMENT), ("during_end", _MOMENT)]
 _LINES = pa.schema([*_KEY, ("day", pa.date32())])
 _LINES_A_BATCH = 500
 
 
-def geopackage_columns(system: ReferenceSystem, areas: bool) -> list[str]:
-    during = ["during_begin", "during_end"] if areas else []
-    return ["fid", *_SAMPLES.names, *during]
-
-
 def write_geopackage(
     path: Path, reader: ReleaseReader, extent: Extent, system: ReferenceSystem, progress: Progress
-) -> int:
-    """Write layers `samples` and `lines`, and `trips` or `areas`; the number of samples.
+) -> Written:
+    """Write layers `samples` and `lines`, and `trips` or `areas`.
 
     The format keeps times in milliseconds: `sampled_at_us` has the exact one, in microseconds since 1970.
     """
-    layers = [
-        Layer("samples", _samples_schema(reader), _samples(reader), {"geom": "Point"}),
-        Layer("lines", _LINES, _lines(reader), {"geom": "LineString"}),
-    ]
+
+    def at_points(s: Samples) -> list[Any]:
+        return [_points(s), s.trajectory_id, s.seq, s.at_us // 1000, s.at_us]
+
+    def in_areas(s: Samples) -> list[Any]:
+        assert s.areas is not None, "the release has areas"
+        during = [s.areas.begin_us // 1000, s.areas.end_us // 1000]
+        return [_boxes(s.areas), s.trajectory_id, s.seq, *during]
+
+    samples = _samples_layer("samples", reader, _SAMPLES, at_points, {"geom": "Point"})
+    layers = [samples, Layer("lines", _LINES, _lines(reader), {"geom": "LineString"})]
     if reader.has_areas:  # programs open the first layer
-        layers.insert(0, Layer("areas", _AREAS, _areas(reader), {"geom": "Polygon"}))
-    rows = {}
+        areas = _samples_layer("areas", reader, _AREAS, in_areas, {"geom": "Polygon"})
+        layers.insert(0, areas)
     for layer in layers:
         total = None if layer.name == "lines" else extent.rows
         unit = "lines" if layer.name == "lines" else "rows"
         with progress.stage(f"export {layer.name}", total, unit) as stage:
-            rows[layer.name] = _geopackage(path, layer, stage, reader, system)
+            _geopackage(path, layer, stage, reader, system)
     if reader.trips is not None:
         with progress.stage("export trips", unit="trips") as stage:
             write_table("gpkg", path, reader, reader.trips, system, stage, "trips")
     with progress.stage("index"), closing(sqlite3.connect(path)) as file:
-        for name in rows:
-            key = "day" if name == "lines" else "seq"
-            file.execute(f"CREATE UNIQUE INDEX {name}_trajectory ON {name} (trajectory_id, {key})")
+        for layer in layers:
+            key = "day" if layer.name == "lines" else "seq"
+            file.execute(
+                f"CREATE UNIQUE INDEX {layer.name}_trajectory ON {layer.name} (trajectory_id, {key})"
+            )
         # pyogrio has no name for lines with M, and GDAL then calls it optional
         file.execute("UPDATE gpkg_geometry_columns SET m = 1 WHERE table_name = 'lines'")
         file.commit()
-    return rows["samples"]
-
-
-def _samples_schema(reader: ReleaseReader) -> pa.Schema:
-    return pa.schema([*_SAMPLES, *_kept_fields(reader)])
-
-
-def _samples(reader: ReleaseReader) -> Iterator[pa.RecordBatch]:
-    schema = _samples_schema(reader)
-    with closing(reader.samples()) as chunks:
-        for s in chunks:
-            own = _batch(_SAMPLES, _points(s), s, [s.at_us // 1000, s.at_us])
-            yield pa.record_batch([*own.columns, *_kept_arrays(reader, s)], schema=schema)
-
-
-def _areas(reader: ReleaseReader) -> Iterator[pa.RecordBatch]:
-    with closing(reader.samples()) as chunks:
-        for s in chunks:
-            assert s.areas is not None, "the release has areas"
-            during = [s.areas.begin_us // 1000, s.areas.end_us // 1000]
-            yield _batch(_AREAS, _boxes(s.areas), s, during)
+    during = ["during_begin", "during_end"] if reader.has_areas else []
+    return Written(samples.rows, ["fid", *samples.schema.names, *during])
 
 
 def _lines(reader: ReleaseReader) -> Iterator[pa.RecordBatch]:
@@ -443,23 +428,9 @@ def _lines(reader: ReleaseReader) -> Iterator[pa.RecordBatch]:
             yield pa.record_batch([list(wkb), list(trajectory), list(day)], schema=_LINES)
 
 
-def _batch(
-    schema: pa.Schema, geometry: pa.Array, samples: Samples, times: Sequence[NDArray[np.int64]]
-) -> pa.RecordBatch:
-    columns = [samples.trajectory_id, samples.seq.astype("i4"), *times]
-    arrays = [
-        pa.array(c).view(field.type) for c, field in zip(columns, list(schema)[1:], strict=True)
-    ]
-    return pa.record_batch([geometry, *arrays], schema=schema)
-
-
-def moving_feature_columns(system: ReferenceSystem, areas: bool) -> list[str]:
-    return ["trajectory_id", "datetimes", "coordinates"]
-
-
 def write_moving_features(
     path: Path, reader: ReleaseReader, extent: Extent, system: ReferenceSystem, progress: Progress
-) -> int:
+) -> Written:
     """A feature for each trajectory: `temporalGeometry` for MobilityDB and movingpandas, `geometry` (the
     line through the samples) for programs that know GeoJSON alone.
 
@@ -497,7 +468,7 @@ def write_moving_features(
             rows += len(samples)
             stage.advance(len(samples))
         file.write("\n]}\n")
-    return rows
+    return Written(rows, ["trajectory_id", "datetimes", "coordinates"])
 
 
 _COLUMNS = ("trajectory_id", "seq", "at_us", "x", "y")
@@ -550,8 +521,8 @@ def _features(samples: Samples) -> Iterator[dict[str, Any]]:
 
 
 FORMATS = {
-    "csv": Format(".csv", write_csv, csv_columns),
-    "geoparquet": Format(".parquet", write_geoparquet, geoparquet_columns),
-    "gpkg": Format(".gpkg", write_geopackage, geopackage_columns),
-    "mfjson": Format(".mfjson", write_moving_features, moving_feature_columns),
+    "csv": Format(".csv", write_csv),
+    "geoparquet": Format(".parquet", write_geoparquet),
+    "gpkg": Format(".gpkg", write_geopackage),
+    "mfjson": Format(".mfjson", write_moving_features),
 }

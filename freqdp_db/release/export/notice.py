@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -219,32 +220,22 @@ def readme(document: dict[str, Any], rows: int, columns: Mapping[str, str]) -> s
         )
     lines = [_title("What this is"), *_paragraphs(blocks)]
     lines += _items(f"{name}: {words or _COLUMNS[name]}" for name, words in columns.items())
-    lines += [
-        _title("What it may be used for"),
-        *_paragraphs([_use(document["method"]), *guarantee.get("errors", [])]),
-    ]
+    use = [_use(document["method"]), *guarantee.get("errors", [])]
+    lines += [_title("What it may be used for"), *_paragraphs(use)]
     if guarantee.get("notes"):
         lines += [_title("How to read it"), *_items(guarantee["notes"])]
     if not document["granted"]:
-        lines += [
-            _title("NOT FOR HANDING OUT"),
-            *_paragraphs([why_not_granted(guarantee)]),
-        ]
+        lines += [_title("NOT FOR HANDING OUT"), *_paragraphs([why_not_granted(guarantee)])]
     lines += [_title("What is guaranteed"), *_paragraphs([guarantee["plain"]])]
     lines += _items(map(_artefact, guarantee["artefacts"].values()))
     lines += [_title("What is assumed to be public"), *_items(guarantee["assumed_public"])]
     lines += [_title("What is not protected"), *_items(guarantee["not_protected"])]
     lines += [_title("Terms of use"), *_paragraphs([_TERMS])]
-    lines += [
-        _title("Where it comes from"),
-        *_paragraphs(
-            [
-                guarantee["origin"],
-                f"Written by {file['software']}. {file['name']}.guarantee.json has all of this as "
-                f"data. SHA-256 of the file: {file['sha256']}",
-            ]
-        ),
-    ]
+    written = (
+        f"Written by {file['software']}. {file['name']}.guarantee.json has all of this as data. "
+        f"SHA-256 of the file: {file['sha256']}"
+    )
+    lines += [_title("Where it comes from"), *_paragraphs([guarantee["origin"], written])]
     return "\n".join(lines).strip() + "\n"
 
 
@@ -273,23 +264,12 @@ def _title(text: str) -> str:
     return f"{text}\n{'-' * len(text)}"
 
 
-def _paragraphs(texts: Any) -> list[str]:
-    return [
-        textwrap.fill(text, _WIDTH, break_long_words=False, break_on_hyphens=False) + "\n"
-        for text in texts
-    ]
+_fill = partial(textwrap.fill, width=_WIDTH, break_long_words=False, break_on_hyphens=False)
 
 
-def _items(texts: Any) -> list[str]:
-    items = [
-        textwrap.fill(
-            text,
-            _WIDTH,
-            initial_indent="- ",
-            subsequent_indent="  ",
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-        for text in texts
-    ]
-    return [*items, ""]
+def _paragraphs(texts: Iterable[str]) -> list[str]:
+    return [_fill(text) + "\n" for text in texts]
+
+
+def _items(texts: Iterable[str]) -> list[str]:
+    return [*(_fill(t, initial_indent="- ", subsequent_indent="  ") for t in texts), ""]
