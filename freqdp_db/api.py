@@ -538,19 +538,18 @@ class Freqdp(PaperVerbs):
             check_name("[[persons]]", persons)
         limit = None if max_exposure is None else parse_limit(str(max_exposure))
         database, row = self._dataset(name)
-        if persons is not None:
-            # first: a region must not be made from other tables of theirs, and the unit is that of them
-            name_population(database, row.dataset_id, persons)
-            row = find_dataset(database, name)
         if time_unit is not None:
             declare_time_unit(database, row, time_unit)
         if keep_columns is not None:
             declare_keep_columns(database, row, keep_columns)
         if region is not None or period is not None:
-            change_facts(database, row, region, period)
+            change_facts(database, row, region, period, persons)
             open_for_persons(database, find_dataset(database, name))
         if max_exposure is not None:
             change_dataset(database, row.dataset_id, max_exposure=limit)
+        if persons is not None:
+            name_population(database, row.dataset_id, persons)
+            row = find_dataset(database, name)
         if unit is not None:
             declare_unit(database, row.account_id, unit, row.mapping.timezone)
         return self.dataset(name)

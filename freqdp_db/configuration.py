@@ -211,7 +211,8 @@ def _facts(
             continue
         value = _FACTS[key](given[key], row.mapping.timezone)
         if key == "region":
-            value = parse_region(database, given[key], (row.source_schema, row.source_relation))
+            source = row.source_schema, row.source_relation
+            value = parse_region(database, given[key], source, given.get("persons"))
         if key == "keep_columns":
             with database.begin() as connection:
                 value = ", ".join(meant_keep_columns(connection, row, given[key])) or None

@@ -131,13 +131,20 @@ def srid_of(region: str) -> int:
 
 
 def change_facts(
-    database: Database, dataset: DatasetRow, region: str | None, period: str | None
+    database: Database,
+    dataset: DatasetRow,
+    region: str | None,
+    period: str | None,
+    persons: str | None = None,
 ) -> None:
-    """Say or change what is public; what is None stays as it is."""
+    """Say or change what is public; what is None stays as it is.
+
+    persons: the population that the dataset is about to belong to.
+    """
     known = dataset.region
     if region is not None:
         source = dataset.source_schema, dataset.source_relation
-        known = parse_region(database, region, source)
+        known = parse_region(database, region, source, persons)
     when = dataset.period
     if period is not None:
         when = parse_period(period, dataset.mapping.timezone)
