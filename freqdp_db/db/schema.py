@@ -45,8 +45,8 @@ RECORDED = re.compile(
 """How `sql_object` names what it records, for Python and PostgreSQL. Who runs `init` drops what it names:
 nothing else may be there."""
 _FILE = re.compile(r"^(?P<number>\d{3})_(?P<name>\w+)\.(?P<kind>view|function)\.sql$")
-# Every function is taken from PUBLIC where it is made: with its types, as an upgrade drops it.
-_IDENTITY = re.compile(r"^REVOKE ALL ON (?P<identity>FUNCTION .+) FROM PUBLIC;$", re.MULTILINE)
+# An object as its comment names it: of a function with its types, as an upgrade drops it.
+_IDENTITY = re.compile(r"^COMMENT ON (?P<identity>(FUNCTION|VIEW) .+?) IS\b", re.MULTILINE)
 
 
 def resource(folder: str) -> Path:
@@ -100,12 +100,15 @@ def load_objects(names: Names) -> tuple[SqlObject, ...]:
             raise RuntimeError(f"sql/{file.relative_to(root)} is not named NNN_object.kind.sql")
         text = file.read_text(encoding="utf-8")
         found = _IDENTITY.search(text)
-        identity = f"{match['kind'].upper()} ${{private}}.{match['name']}"
+        if found is None:
+            raise RuntimeError(f"sql/{file.relative_to(root)} has no comment on its object")
+        if match["kind"] == "function":
+            text += f"REVOKE ALL ON {found['identity']} FROM PUBLIC;\n"
         objects.append(
             SqlObject(
                 path=str(file.relative_to(root)),
                 kind=match["kind"],
-                identity=found["identity"] if found else identity,
+                identity=found["identity"],
                 text=render(text, names),
                 hash=hashlib.sha256(text.encode()).hexdigest(),
             )

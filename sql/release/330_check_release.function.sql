@@ -103,4 +103,3 @@ $body$;
 
 COMMENT ON FUNCTION ${private}.check_release(text) IS
 'Checks a published release on the server, from its table, the stored targets and the edit log alone: one row for each check, ok or not. Of releases by lg, gl, pure-l and pure-g it checks that frequencies are the targets after each step, and the build''s when all edits are undone, and that the trajectory frequencies of the build are those of its samples; of others, the number of rows.';
-REVOKE ALL ON FUNCTION ${private}.check_release(text) FROM PUBLIC;
