@@ -533,38 +533,13 @@ def _segments_of(filed: FiledPartition) -> int:
 # Write the tables: packed records, streamed with COPY.
 
 
-SAMPLE = Layout(
-    [
-        ("build_id", "int4"),
-        ("trajectory_id", "int4"),
-        ("seq", "int4"),
-        ("location_id", "int4"),
-        ("at", "timestamptz"),
-    ]
-)
-SAMPLE_KEPT = Layout([*SAMPLE.columns, ("kept", "int2")])
+SAMPLE = Layout("build_id int4, trajectory_id int4, seq int4, location_id int4, at timestamptz")
+SAMPLE_KEPT = Layout(f"{SAMPLE.columns}, kept int2")
 """Where samples carry columns along."""
-LOCATION = Layout(
-    [
-        ("build_id", "int4"),
-        ("location_id", "int4"),
-        ("x_m", "float8"),
-        ("y_m", "float8"),
-        ("tf", "int4"),
-        ("geom", "point"),
-    ]
-)
+LOCATION = Layout("build_id int4, location_id int4, x_m float8, y_m float8, tf int4, geom point")
 SEGMENT = Layout(
-    [
-        ("build_id", "int4"),
-        ("trajectory_id", "int4"),
-        ("seq", "int4"),
-        ("cell_id", "int8"),
-        ("from_location", "int4"),
-        ("to_location", "int4"),
-        ("occurrences", "int4"),
-        ("geom", "line"),
-    ]
+    "build_id int4, trajectory_id int4, seq int4, cell_id int8, from_location int4, to_location int4, "
+    "occurrences int4, geom line"
 )
 _TRAJECTORY = ["build_id", "trajectory_id", "object_key", "samples", "places"]
 _GRID_CELL = [

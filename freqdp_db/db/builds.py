@@ -247,10 +247,8 @@ def load_trajectories(
     """The samples of a build, in order; part: only the trajectories from one to before another."""
     first, last = part or (0, build.trajectories)
     connection.as_written()
-    columns = [
-        ("trajectory_id", "int4"), ("seq", "int4"), ("location_id", "int4"), ("at", "timestamptz")
-    ]  # fmt: skip
-    layout = Layout([*columns, *([] if build.kept is None else [("kept", "int2")])])
+    columns = "trajectory_id int4, seq int4, location_id int4, at timestamptz"
+    layout = Layout(columns if build.kept is None else f"{columns}, kept int2")
     query = connection.select_own(
         "sample", layout.names, part=part or (None, None), build_id=build.build_id
     )
@@ -275,7 +273,7 @@ def load_object_keys(database: Database, build_id: int) -> list[str]:
 
 def load_offsets(connection: Connection, build: BuildRow) -> Ints:
     """Where each trajectory's samples begin among all."""
-    layout = Layout([("samples", "int4")])
+    layout = Layout("samples int4")
     query = connection.select_own(
         "trajectory", layout.names, "trajectory_id", build_id=build.build_id
     )
@@ -294,7 +292,7 @@ def load_locations(connection: Connection, build: BuildRow) -> tuple[Locations, 
 
     That is what the view `trajectory_frequency` shows.
     """
-    layout = Layout([("x_m", "float8"), ("y_m", "float8"), ("geom", "point"), ("tf", "int4")])
+    layout = Layout("x_m float8, y_m float8, geom point, tf int4")
     query = connection.select_own("location", layout.names, "location_id", build_id=build.build_id)
     rows = read_arrays(connection.driver, query, layout)
     return Locations(rows["x_m"], rows["y_m"], *point_coordinates(rows["geom"])), rows["tf"]
@@ -368,7 +366,7 @@ _BOX = ("x_min", "y_min", "x_max", "y_max")
 
 def all_cells(connection: Connection, build_id: int) -> tuple[Ints, Ids, Metres]:
     """The cells of a build's grid in order, how many segments are filed in each itself, and their box."""
-    layout = Layout([("cell_id", "int8"), ("segments", "int4"), *((n, "float8") for n in _BOX)])
+    layout = Layout("cell_id int8, segments int4, " + ", ".join(f"{side} float8" for side in _BOX))
     query = connection.select_own("grid_cell", layout.names, "cell_id", build_id=build_id)
     rows = read_arrays(connection.driver, query, layout)
     return rows["cell_id"], rows["segments"], np.stack([rows[name] for name in _BOX], axis=1)
@@ -377,7 +375,7 @@ def all_cells(connection: Connection, build_id: int) -> tuple[Ints, Ids, Metres]
 def cell_segments(connection: Connection, build_id: int, cells: Ints | None) -> tuple[Ids, Ids]:
     """Trajectory and position of the segments filed in these cells, or in all; mostly in filed order."""
     connection.as_written()
-    layout = Layout([("trajectory_id", "int4"), ("seq", "int4")])
+    layout = Layout("trajectory_id int4, seq int4")
     wanted = None if cells is None else "{" + ",".join(map(str, cells)) + "}"
     query = sql.SQL("SELECT {} FROM {}({}, {}::bigint[])").format(
         column_list(layout.names),

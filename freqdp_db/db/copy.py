@@ -79,22 +79,23 @@ _RANGE = np.dtype(
 
 
 class Layout:
-    """The columns of a fixed-width row, and the record type that the wire has for it."""
+    """The columns of a fixed-width row, and the record type that the wire has for it.
 
-    def __init__(self, columns: Sequence[tuple[str, ColumnType]]) -> None:
-        self.columns = list(columns)
+    columns: names and types, as in `seq int4, at timestamptz`.
+    """
+
+    def __init__(self, columns: str) -> None:
+        self.columns = columns
+        named = [column.split() for column in columns.split(",")]
+        self.names = [name for name, _ in named]
         fields: list[tuple[str, str]] = [("_count", ">i2")]
-        for name, kind in self.columns:
+        for name, kind in named:
             fields += [(f"_len_{name}", ">i4"), (name, WIRE[kind])]
         self.dtype = np.dtype(fields)
         self._frame = np.zeros(1, self.dtype)
-        self._frame["_count"] = len(self.columns)
-        for name, _ in self.columns:
-            self._frame[f"_len_{name}"] = self.dtype.fields[name][0].itemsize  # type: ignore[index]
-
-    @property
-    def names(self) -> list[str]:
-        return [name for name, _ in self.columns]
+        self._frame["_count"] = len(named)
+        for name in self.names:
+            self._frame[f"_len_{name}"] = self.dtype[name].itemsize
 
     def pack(self, **arrays: Any) -> NDArray[Any]:
         """Rows for the wire. A scalar fills its column."""
@@ -111,11 +112,9 @@ class Layout:
                 raise BadData("the server sent a NULL or a value of another width than declared")
 
 
-POINTS = Layout(
-    [("trajectory_id", "int8"), ("seq", "int4"), ("sampled_at", "timestamptz"), ("geom", "point")]
-)
+POINTS = Layout("trajectory_id int8, seq int4, sampled_at timestamptz, geom point")
 """Rows of released samples."""
-AREAS = Layout([*POINTS.columns, ("area", "box"), ("during", "tstzrange")])
+AREAS = Layout(f"{POINTS.columns}, area box, during tstzrange")
 """Of a generalised release: where and when each sample may have been."""
 
 
@@ -348,16 +347,8 @@ def _send_all(pgconn: PGconn) -> PQGen[None]:
 
 
 RUN_COLUMNS = ["trajectory_id", "location_id", "seq", "loss_m"]
-RUN_HEADS = Layout([("trajectory_id", "int4"), ("location_id", "int4"), ("edits", "int4")])
-_RUN = Layout(
-    [
-        ("release_id", "int4"),
-        ("step", "int2"),
-        ("operation", "char"),
-        ("trajectory_id", "int4"),
-        ("location_id", "int4"),
-    ]
-)
+RUN_HEADS = Layout("trajectory_id int4, location_id int4, edits int4")
+_RUN = Layout("release_id int4, step int2, operation char, trajectory_id int4, location_id int4")
 _RUNS = 1 << 16
 """Runs that are encoded at a time."""
 _ARRAY = np.dtype(

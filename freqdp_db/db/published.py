@@ -447,7 +447,7 @@ class ReleaseReader:
         shown |= {name: self._column(name) for name in ("geom", "area") if name in shown}
         shown["sampled_at"] = self._time
         kept = {f"kept_{n}": name for n, name in enumerate(self.kept_columns)}
-        layout = Layout([*layout.columns, *((number, "int4") for number in kept)])
+        layout = Layout(", ".join([layout.columns, *(f"{number} int4" for number in kept)]))
         shown |= {
             number: number_of_value(sql.Identifier(name), self.kept_values[name])
             for number, name in kept.items()

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from psycopg import sql
 
 from freqdp_db.db.connection import Connection
-from freqdp_db.db.copy import ColumnType, Layout, native, read_arrays, read_records
+from freqdp_db.db.copy import Layout, native, read_arrays, read_records
 from freqdp_db.db.names import (
     as_text,
     number_of_value,
@@ -364,11 +364,10 @@ class SourceReader:
 
     def rows(self, on_rows: Callable[[int], None]) -> Iterator[dict[str, NDArray[Any]]]:
         """All rows that `count` leaves in, in chunks of columns: object, at, x, y, and kept."""
-        when: ColumnType = "float8" if self.epoch else "timestamptz"
-        columns = [("object", "int8"), ("at", when), ("x", "float8"), ("y", "float8")]
+        columns = f"object int8, at {'float8' if self.epoch else 'timestamptz'}, x float8, y float8"
         more: sql.Composable = sql.SQL("")
         if self._kept:
-            columns.append(("kept", "int2"))
+            columns += ", kept int2"
             more = sql.SQL(", {}").format(self._kept_code())
         query = self._sql(
             "SELECT {number}, {moment}, {x}, {y}{more} FROM {rows}{where}",
@@ -439,7 +438,7 @@ def read_anchors(
     query = of(
         "SELECT {st_x}({geom}), {st_y}({geom}) FROM {relation} WHERE {st_x}({geom}) IS NOT NULL"
     )
-    places = read_arrays(connection.driver, query, Layout([("x", "float8"), ("y", "float8")]))
+    places = read_arrays(connection.driver, query, Layout("x float8, y float8"))
     return places["x"], places["y"], int(srids[0])
 
 

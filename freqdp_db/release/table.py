@@ -69,12 +69,11 @@ class Stored:
 
 
 _LINE_ROWS = 1 << 20
-_DAY_ROWS = Layout([("trajectory_id", "int8"), ("day", "int4")])
+_DAY_ROWS = Layout("trajectory_id int8, day int4")
 _TRIP_ROWS = Layout(
-    [("trajectory_id", "int8"), ("trip", "int4"), ("start_at", "timestamptz"),
-     ("end_at", "timestamptz"), ("length_m", "float8"), ("places", "int4"), ("start_geom", "point"),
-     ("end_geom", "point")]
-)  # fmt: skip
+    "trajectory_id int8, trip int4, start_at timestamptz, end_at timestamptz, length_m float8, "
+    "places int4, start_geom point, end_geom point"
+)
 """What stands before the line in a row."""
 _CHUNK = 1 << 17
 
