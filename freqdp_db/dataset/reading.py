@@ -19,7 +19,6 @@ from freqdp_db.dataset.text_values import Snap
 from freqdp_db.db.builds import BuildRow, Window
 from freqdp_db.db.connection import Connection, Database, DatabaseRef
 from freqdp_db.db.datasets import DatasetRow
-from freqdp_db.db.names import postgis_schema
 from freqdp_db.db.source import (
     Relation,
     SourceRelation,
@@ -288,7 +287,7 @@ def open_source(
 ) -> SourceReader:
     """A dataset's relation as it is now, if it still has the columns; part: only these rows."""
     relation = find_relation(connection, dataset.source_schema, dataset.source_relation)
-    samples = as_samples(relation, dataset.mapping, postgis_schema(connection))
+    samples = as_samples(connection, relation, dataset.mapping)
     check_mapping(*samples, projected=dataset.source_srid != WGS84)
     check_keep_columns(relation, dataset.mapping.keep_columns)
     _require_same_srid(relation, dataset)

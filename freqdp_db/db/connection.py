@@ -26,7 +26,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import kwargs_row
 
 from freqdp_db import errors
-from freqdp_db.db.names import postgis_schema, with_postgis
+from freqdp_db.db.names import postgis_schema
 from freqdp_db.db.rights import ROLES, remedy_for
 from freqdp_db.errors import BadInput, Busy, ConnectionFailed
 from freqdp_db.settings import Settings, libpq_is_configured, load_settings
@@ -213,12 +213,14 @@ class Connection(Session):
         """A statement, or a part of one, with its names in place."""
         if not isinstance(query, str):
             return sql.Composed([query])
+        own = {"p": self.schema, "r": self.release_schema}
         named = {name for _, name, _, _ in Formatter().parse(query) if name} - parts.keys()
-        schemas = {"p": self.schema, "r": self.release_schema}
-        own = {name: sql.Identifier(schemas[name]) for name in named & schemas.keys()}
         # only a statement that needs it is refused where PostGIS is missing
-        postgis = self.postgis if named - own.keys() else ""
-        return with_postgis(postgis, query, **own, **parts)
+        names = {
+            n: sql.Identifier(own[n]) if n in own else sql.Identifier(self.postgis, n)
+            for n in named
+        }
+        return sql.SQL(query).format(**names, **parts)
 
     @cached_property
     def postgis(self) -> str:

@@ -241,16 +241,12 @@ def _begin(
     return anonymize(
         database,
         dataset,
-        asked.request,
+        asked,
         progress,
-        name=asked.name,
-        new_draw=asked.new_draw,
-        hold_back=asked.hold,
         recorded=recorded,
         replaces=() if asked.hold else replaced_releases(database, dataset.dataset_id, asked),
         engine=engine,
         build_id=build_id,
-        series=asked.series,
     )
 
 
