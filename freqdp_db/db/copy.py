@@ -164,11 +164,12 @@ def point_coordinates(blobs: NDArray[np.void]) -> tuple[NDArray[np.float64], NDA
     return points["x"].astype(np.float64), points["y"].astype(np.float64)
 
 
-def box_coordinates(blobs: NDArray[np.void]) -> tuple[NDArray[np.float64], ...]:
+def box_coordinates(blobs: NDArray[np.void]) -> tuple[Metres, Metres, Metres, Metres]:
     """x_min, y_min, x_max, y_max of a column of boxes, as `box_bytes` makes them."""
     corners = np.ascontiguousarray(blobs).view(_BOX)["corners"]
-    low, high = corners[:, 0], corners[:, 2]
-    return tuple(side.astype(np.float64) for side in (low[:, 0], low[:, 1], high[:, 0], high[:, 1]))
+    sides = (corners[:, 0, 0], corners[:, 0, 1], corners[:, 2, 0], corners[:, 2, 1])
+    west, south, east, north = (side.astype(np.float64) for side in sides)
+    return west, south, east, north
 
 
 def range_times(blobs: NDArray[np.void]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -13,7 +13,6 @@ from typing import Any, Concatenate, LiteralString, ParamSpec
 
 import numpy as np
 import sqlalchemy as sa
-from numpy.typing import NDArray
 from psycopg import errors as driver_errors
 from psycopg import sql
 
@@ -324,7 +323,11 @@ class ReleaseReader:
         self.views = [r for r in relations if r not in self.tables]
         # of a series, an id is one window's
         self.has_trajectories = f"{name}_line" in relations and self.catalog["series"] != name
-        self.trips = self._filled(f"{name}_trip")
+        trips, filled = f"{name}_trip", "SELECT EXISTS (SELECT FROM {trips})"
+        there = trips in self.tables and connection.one_value(
+            filled, trips=sql.Identifier(schema, trips)
+        )
+        self.trips = trips if there else None
         """The table of trips, if there are any. Releases of 0.3.0 have a view, which computes them."""
         self.has_areas = "area" in columns_of(connection, (schema, relations[0]))
         self._time = sql.Identifier(_stored_name(connection, (schema, relations[0]), "sampled_at"))
@@ -351,14 +354,6 @@ class ReleaseReader:
             )
             found[name] = tuple(self._connection.first_column(query))
         return found
-
-    def _filled(self, relation: str) -> str | None:
-        """The name of a table if it is one and has rows."""
-        named = sql.Identifier(self._schema, relation)
-        filled = "SELECT EXISTS (SELECT FROM {relation})"
-        if relation in self.tables and self._connection.one_value(filled, relation=named):
-            return relation
-        return None
 
     def _sql(self, text: LiteralString, **values: Any) -> sql.Composed:
         return self._connection.text(text, points=self._points, **values)
@@ -459,13 +454,18 @@ class ReleaseReader:
         )
         for records in read_records(self._connection.driver, query, layout):
             x, y = point_coordinates(records["geom"])
+            areas = None
+            if self.has_areas:
+                sides = box_coordinates(records["area"])
+                begin, end = range_times(records["during"])
+                areas = ReadAreas(*sides, begin + POSTGRES_EPOCH_US, end + POSTGRES_EPOCH_US)
             yield Samples(
                 trajectory_id=records["trajectory_id"].astype(np.int64),
                 seq=records["seq"].astype(np.int64),
                 at_us=records["sampled_at"].astype(np.int64) + POSTGRES_EPOCH_US,
                 x=x,
                 y=y,
-                areas=_read_areas(records) if self.has_areas else None,
+                areas=areas,
                 kept=tuple(records[number].astype(np.int16) for number in kept),
             )
 
@@ -480,12 +480,6 @@ class ReleaseReader:
         with self._connection.driver.cursor() as cursor, cursor.copy(query) as copy:
             copy.set_types(["int8", "date", "bytea"])
             yield from copy.rows()
-
-
-def _read_areas(records: NDArray[Any]) -> ReadAreas:
-    begin, end = range_times(records["during"])
-    west, south, east, north = box_coordinates(records["area"])
-    return ReadAreas(west, south, east, north, begin + POSTGRES_EPOCH_US, end + POSTGRES_EPOCH_US)
 
 
 # Locks on what analysts read: never waited for long, because whoever waits holds others up.
@@ -625,10 +619,21 @@ def show_newest(connection: Connection, dataset_id: int, series: str | None) -> 
     dataset = _lock_dataset(connection, dataset_id)
     newest = _newest(connection, dataset_id, series)
     for part, name in current_names(dataset, series).items():
-        if newest is None:
-            _drop(connection, dataset_id, series, part, name)
-        else:
-            _point_at(connection, dataset_id, newest, part, name)
+        now: list[tuple[str, str]] = []
+        if newest is not None and part in (newest.relations or ()):
+            now = _columns_shown(connection, newest.name + part)
+        before = _columns_shown(connection, name)
+        if not now or (before and before != now[: len(before)]):
+            # another SRID, or areas no longer: a view's columns can neither change their type nor go
+            _drop_current(connection, dataset_id, series, part, name)
+        if newest is not None and now:
+            connection.call("show_current", newest.release_id, part)
+
+
+def _columns_shown(connection: Connection, relation: str) -> list[tuple[str, str]]:
+    """Names and types of the columns of a relation of the release schema."""
+    columns = columns_of(connection, (connection.release_schema, relation)).values()
+    return [(column.name, column.shown) for column in columns]
 
 
 def _newest(session: Session, dataset_id: int, series: str | None) -> ReleaseRow | None:
@@ -685,34 +690,8 @@ def _whose(dataset: str, series: str | None) -> str:
     return f"dataset {dataset}" + ("" if series is None else f", series {series}")
 
 
-def _point_at(
-    connection: Connection,
-    dataset_id: int,
-    release: Any,
-    part: str,
-    name: str,
-) -> None:
-    """Let a view show a part of this release; if it has none, there is no view."""
-    schema = connection.release_schema
-    before, now = (
-        [(column.name, column.shown) for column in columns_of(connection, (schema, r)).values()]
-        for r in (name, release.name + part)
-    )
-    if part not in release.relations:
-        now = []
-    if not now or (before and before != now[: len(before)]):
-        # another SRID, or areas no longer: a view's columns can neither change their type nor go
-        _drop(connection, dataset_id, release.series, part, name)
-    if now:
-        connection.call("show_current", release.release_id, part)
-
-
-def _drop(
-    connection: Connection,
-    dataset_id: int,
-    series: str | None,
-    part: str,
-    name: str,
+def _drop_current(
+    connection: Connection, dataset_id: int, series: str | None, part: str, name: str
 ) -> None:
     schema = connection.release_schema
     _require_no_dependents(connection, schema, name)

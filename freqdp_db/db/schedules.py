@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, LiteralString
 
 import psycopg
-from psycopg.types.json import Jsonb
 
 from freqdp_db.db.connection import (
     Connection,
@@ -20,7 +18,7 @@ from freqdp_db.db.connection import (
     translated,
 )
 from freqdp_db.db.jobs import request_release
-from freqdp_db.errors import AlreadyExists, BudgetExceeded, FreqdpError, NotFound
+from freqdp_db.errors import AlreadyExists, FreqdpError, NotFound
 
 _SELECT: LiteralString = (
     "SELECT s.schedule_id, s.name, s.dataset_id, d.name AS dataset, s.request::text, s.cron, s.timezone, "
@@ -102,14 +100,6 @@ def insert_schedule(
             ) from None
         connection.call("wake_workers")
     return schedule_id
-
-
-def require_accepted(database: Database, dataset: str, document: dict[str, Any]) -> None:
-    """Refuse what `request_release` would refuse now, if it is not the budget or a release of that name."""
-    options = {key: value for key, value in document.items() if key != "method"}
-    asked = (dataset, document["method"], None, Jsonb(options, as_json))
-    with suppress(AlreadyExists, BudgetExceeded), database.begin() as connection:
-        connection.call("check_request", *asked)
 
 
 def is_taken(connection: Connection, name: str) -> bool:
