@@ -259,16 +259,6 @@ def _release_tables(meta: sa.MetaData, own: str, released: str) -> None:
         sa.Index("release_request_idx", "request_hash"),
     )
     sa.Table(
-        "release_step",
-        meta,
-        key("release_id", refers_to=f"{own}.release.release_id"),
-        key("step", sa.SmallInteger),
-        *columns(sa.Text, "mechanism", "software"),
-        column("drawn", sa.Integer),
-        column("counts", pg.JSONB, null=True),
-        column("digest", sa.Text, null=True),
-    )
-    sa.Table(
         "catalog",
         meta,
         key("name", sa.Text),
