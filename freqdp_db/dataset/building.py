@@ -48,14 +48,7 @@ from freqdp_db.errors import BadData, BadInput, Remark
 from freqdp_db.methods.frequency.partition import Partition, tf_of, trajectories_in
 from freqdp_db.methods.relations import FEWEST_OBJECTS
 from freqdp_db.model.arrays import Flags, Ids, Ints, Metres, offsets_of
-from freqdp_db.model.trajectories import (
-    Build,
-    Clock,
-    Codes,
-    KeptColumns,
-    Locations,
-    Trajectories,
-)
+from freqdp_db.model.trajectories import Build, Clock, Codes, KeptColumns, Locations, Trajectories
 from freqdp_db.progress import Progress, Stage
 from freqdp_db.search.grid import (
     Filed,

@@ -27,13 +27,7 @@ from freqdp_db.db.source import (
     find_relation,
     lineage,
 )
-from freqdp_db.db.source_rows import (
-    RowCounts,
-    SourcePart,
-    SourceReader,
-    as_samples,
-    read_anchors,
-)
+from freqdp_db.db.source_rows import RowCounts, SourcePart, SourceReader, as_samples, read_anchors
 from freqdp_db.engines.partitions import Engine, LocalPartitions, Partitions, PerPartition, Range
 from freqdp_db.engines.ranges import cut
 from freqdp_db.errors import BadData, BadInput

@@ -239,10 +239,7 @@ def meant_keep_columns(connection: Connection, dataset: DatasetRow, text: str) -
 
 
 def find_srid(
-    connection: Connection,
-    relation: Relation,
-    mapping: Mapping,
-    wanted: Registration,
+    connection: Connection, relation: Relation, mapping: Mapping, wanted: Registration
 ) -> int:
     """The SRID that was said or that the column declares, else the one that all its rows have.
 

@@ -21,13 +21,7 @@ from freqdp_db.db.connection import (
     is_free,
     numbers_left,
 )
-from freqdp_db.db.copy import (
-    Layout,
-    point_coordinates,
-    read_arrays,
-    write_records,
-    writing_once,
-)
+from freqdp_db.db.copy import Layout, point_coordinates, read_arrays, write_records, writing_once
 from freqdp_db.db.ledger import require_traced
 from freqdp_db.db.names import format_name, format_relation
 from freqdp_db.db.source import SourceRelation
@@ -240,9 +234,7 @@ def _drop_unneeded(database: Database) -> list[int]:
 
 
 def load_trajectories(
-    connection: Connection,
-    build: BuildRow,
-    part: tuple[int, int] | None = None,
+    connection: Connection, build: BuildRow, part: tuple[int, int] | None = None
 ) -> Trajectories:
     """The samples of a build, in order; part: only the trajectories from one to before another."""
     first, last = part or (0, build.trajectories)

@@ -317,9 +317,7 @@ def write_records(
     once it commits, visible to all; otherwise the first reader writes every page a second time.
     """
     statement = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT binary{})").format(
-        relation,
-        column_list(columns),
-        sql.SQL(", FREEZE" if created_here else ""),
+        relation, column_list(columns), sql.SQL(", FREEZE" if created_here else "")
     )
     with connection.cursor() as cursor, cursor.copy(statement) as copy:
         copy.write(_HEADER)

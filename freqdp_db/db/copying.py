@@ -13,12 +13,7 @@ from typing import Any, LiteralString
 from psycopg import errors as driver_errors
 from psycopg import sql
 
-from freqdp_db.db.connection import (
-    Connection,
-    Database,
-    column_list,
-    translated,
-)
+from freqdp_db.db.connection import Connection, Database, column_list, translated
 from freqdp_db.db.names import find_postgis
 from freqdp_db.db.published import (
     LOCK_TIMEOUT,

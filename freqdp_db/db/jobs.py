@@ -116,10 +116,7 @@ class JobView:
 
 
 def request_release(
-    connection: Connection,
-    dataset: str,
-    document: dict[str, Any],
-    schedule_id: int | None = None,
+    connection: Connection, dataset: str, document: dict[str, Any], schedule_id: int | None = None
 ) -> int:
     """Ask, or be refused, as anybody does in SQL."""
     job_id = int(connection.call("request_release", *_arguments(dataset, document)))

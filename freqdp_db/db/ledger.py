@@ -10,11 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from psycopg import Rollback
 
-from freqdp_db.db.connection import (
-    Connection,
-    Database,
-    Session,
-)
+from freqdp_db.db.connection import Connection, Database, Session
 from freqdp_db.db.names import format_name, format_relation
 from freqdp_db.db.source import Mapping
 from freqdp_db.errors import NotFound

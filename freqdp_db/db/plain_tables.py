@@ -14,10 +14,7 @@ import psycopg
 from numpy.typing import NDArray
 from psycopg import sql
 
-from freqdp_db.db.connection import (
-    Connection,
-    column_list,
-)
+from freqdp_db.db.connection import Connection, column_list
 from freqdp_db.db.copy import (
     POSTGRES_EPOCH_US,
     WIRE,
@@ -26,10 +23,7 @@ from freqdp_db.db.copy import (
     point_bytes,
     write_records,
 )
-from freqdp_db.db.names import (
-    format_relation,
-    geometry_type,
-)
+from freqdp_db.db.names import format_relation, geometry_type
 from freqdp_db.db.source import columns_of, definition_of, is_table, relation_exists
 from freqdp_db.db.source_maps import select_roads
 from freqdp_db.errors import AlreadyExists, BadInput, FreqdpError

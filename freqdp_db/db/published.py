@@ -16,14 +16,7 @@ import sqlalchemy as sa
 from psycopg import errors as driver_errors
 from psycopg import sql
 
-from freqdp_db.db.connection import (
-    Connection,
-    Database,
-    Session,
-    column_list,
-    in_range,
-    translated,
-)
+from freqdp_db.db.connection import Connection, Database, Session, column_list, in_range, translated
 from freqdp_db.db.copy import (
     AREAS,
     POINTS,
@@ -81,8 +74,7 @@ def require_exists(session: Session, relation: tuple[str, str]) -> None:
     """Refuse if a relation of a published release was dropped or renamed by hand."""
     if not relation_exists(session, *relation):
         raise VerificationFailed(
-            missing_message(*relation),
-            remedy="rename it back, or withdraw the release",
+            missing_message(*relation), remedy="rename it back, or withdraw the release"
         )
 
 
@@ -666,10 +658,7 @@ def show_pending(database: Database) -> None:
 
 
 def is_shown(
-    connection: Connection,
-    dataset: str,
-    series: str | None,
-    newest: tuple[str, int | None] | None,
+    connection: Connection, dataset: str, series: str | None, newest: tuple[str, int | None] | None
 ) -> bool:
     """Whether the views say that they show this release; readers need not wait to hear it again."""
     said = {found.comment for found in _named_as_current(connection, dataset, series)}
@@ -714,10 +703,7 @@ def _drop_current(
 
 @retry_on_lock_timeout
 def approve_release(
-    show: bool,
-    database: Database,
-    release: ReleaseRow,
-    check: Callable[[Connection], None],
+    show: bool, database: Database, release: ReleaseRow, check: Callable[[Connection], None]
 ) -> None:
     """Grant a release that was held, say so in the catalogue, and show it as the newest: at once.
 
@@ -798,11 +784,7 @@ def _is_current(connection: Connection, release: ReleaseRow) -> bool:
 
 
 def showing(
-    connection: Connection,
-    schema: str,
-    relations: Sequence[str],
-    dataset: str,
-    series: str | None,
+    connection: Connection, schema: str, relations: Sequence[str], dataset: str, series: str | None
 ) -> list[str]:
     """The views over the newest release of a dataset or a series that read these relations."""
     found = {tuple(v) for of in relations for _, *v in dependent_views(connection, schema, of)}

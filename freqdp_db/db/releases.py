@@ -14,13 +14,7 @@ from psycopg import sql
 from psycopg.types.json import Jsonb
 
 from freqdp_db.db.builds import BuildRow
-from freqdp_db.db.connection import (
-    Connection,
-    Database,
-    Session,
-    as_json,
-    wait_for,
-)
+from freqdp_db.db.connection import Connection, Database, Session, as_json, wait_for
 from freqdp_db.db.copy import (
     RUN_COLUMNS,
     ArrayDumper,
@@ -316,11 +310,7 @@ class ReleaseOfSameRows:
 
 
 def releases_of_same_rows(
-    session: Session,
-    account_id: int,
-    *,
-    build: BuildRow | None = None,
-    running: bool = False,
+    session: Session, account_id: int, *, build: BuildRow | None = None, running: bool = False
 ) -> list[ReleaseOfSameRows]:
     """Releases that analysts may read, of sources that read the rows of this account's; newest first.
 
@@ -453,11 +443,7 @@ def measured_value(database: Database, release_id: int, name: str) -> float | No
 
 Part: TypeAlias = Literal["draw", "log"]
 _TARGETS: dict[type, tuple[str, Layout, tuple[str, ...]]] = {
-    TfTargets: (
-        "tf_target",
-        Layout("location_id int4, tf int4, target int4"),
-        ("location_id",),
-    ),
+    TfTargets: ("tf_target", Layout("location_id int4, tf int4, target int4"), ("location_id",)),
     PfTargets: (
         "pf_target",
         Layout("trajectory_id int4, location_id int4, stage int2, rank int2, pf int4, target int4"),

@@ -9,14 +9,7 @@ from typing import Any, LiteralString
 
 import psycopg
 
-from freqdp_db.db.connection import (
-    Connection,
-    Database,
-    Session,
-    as_json,
-    from_json,
-    translated,
-)
+from freqdp_db.db.connection import Connection, Database, Session, as_json, from_json, translated
 from freqdp_db.db.jobs import request_release
 from freqdp_db.errors import AlreadyExists, FreqdpError, NotFound
 
@@ -145,10 +138,7 @@ def ask(connection: Connection, schedule: ScheduleRow, window: str | None = None
 
 
 def advance(
-    connection: Connection,
-    schedule_id: int,
-    next_at: datetime,
-    next_window: str | None,
+    connection: Connection, schedule_id: int, next_at: datetime, next_window: str | None
 ) -> None:
     query = (
         "UPDATE {p}.schedule SET next_at = %s, next_window = %s, last_at = now() "
@@ -167,10 +157,7 @@ def end_schedule(session: Session, schedule_id: int, reason: str) -> None:
 
 
 def record_refusal(
-    connection: Connection,
-    schedule: ScheduleRow,
-    error: FreqdpError,
-    window: str | None = None,
+    connection: Connection, schedule: ScheduleRow, error: FreqdpError, window: str | None = None
 ) -> None:
     """A refused job, so that the refusal stands where people look for jobs."""
     request = schedule.request if window is None else {**schedule.request, "window": window}

@@ -21,14 +21,7 @@ from psycopg import sql
 
 import freqdp_db
 from freqdp_db import errors
-from freqdp_db.db.connection import (
-    PINNED_PATH,
-    Connection,
-    Database,
-    as_json,
-    from_json,
-    login_of,
-)
+from freqdp_db.db.connection import PINNED_PATH, Connection, Database, as_json, from_json, login_of
 from freqdp_db.db.names import find_postgis, format_name, literal, postgis_schema, quoted
 from freqdp_db.db.rights import ROLES, grant_statements, role_statement
 from freqdp_db.db.tables import Names
@@ -58,11 +51,7 @@ def resource(folder: str) -> Path:
 
 def render(text: str, names: Names) -> str:
     """Put this installation's names into a SQL text: ${private} quoted, ${private:name} as a literal."""
-    schemas = {
-        "private": names.schema,
-        "release": names.release_schema,
-        "postgis": names.postgis,
-    }
+    schemas = {"private": names.schema, "release": names.release_schema, "postgis": names.postgis}
     roles = {kind: f"{names.schema}_{kind}" for kind in ("runner", "analyst")}
     for word, name in schemas.items():
         text = text.replace(f"${{{word}}}", quoted(name))

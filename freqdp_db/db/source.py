@@ -11,15 +11,8 @@ from typing import Any, LiteralString
 
 from psycopg import sql
 
-from freqdp_db.db.connection import (
-    Connection,
-    Session,
-)
-from freqdp_db.db.names import (
-    format_name,
-    format_relation,
-    parse_relation,
-)
+from freqdp_db.db.connection import Connection, Session
+from freqdp_db.db.names import format_name, format_relation, parse_relation
 from freqdp_db.errors import BadInput, NotFound, PermissionMissing
 
 INTEGERS = {"int2", "int4", "int8"}

@@ -11,12 +11,7 @@ from typing import Any
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
-from freqdp_db.db.connection import (
-    Connection,
-    Database,
-    is_free,
-    numbers_left,
-)
+from freqdp_db.db.connection import Connection, Database, is_free, numbers_left
 from freqdp_db.db.copy import write_records, writing_once
 from freqdp_db.db.published import LOCK_TIMEOUT, next_version, retry_on_lock_timeout, show_newest
 from freqdp_db.db.source import relations_of

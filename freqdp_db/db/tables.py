@@ -144,10 +144,7 @@ def _dataset_tables(meta: sa.MetaData, own: str) -> None:
         column("created_by", sa.Text, server_default=sa.text("current_user")),
         column("dropped_at", AT, null=True),
         sa.Index(
-            "dataset_name_key",
-            "name",
-            unique=True,
-            postgresql_where=sa.text("dropped_at IS NULL"),
+            "dataset_name_key", "name", unique=True, postgresql_where=sa.text("dropped_at IS NULL")
         ),
     )
     sa.Table(

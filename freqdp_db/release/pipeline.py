@@ -185,10 +185,7 @@ def _require_not_lost(connection: Connection, known: ReleaseRow) -> None:
 
 
 def _default_name(
-    connection: Connection,
-    dataset: DatasetRow,
-    build: BuildRow,
-    series: str | None,
+    connection: Connection, dataset: DatasetRow, build: BuildRow, series: str | None
 ) -> str:
     """<series>_<window>; or after its series or dataset, with the next number that no release has had."""
     if series is not None and build.time_window is not None:
