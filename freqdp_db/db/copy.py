@@ -27,7 +27,7 @@ from psycopg.waiting import Ready, Wait
 
 from freqdp_db.db.connection import Connection, Database, column_list
 from freqdp_db.errors import BadData
-from freqdp_db.model.arrays import Ints, Metres, offsets_from, rows_of
+from freqdp_db.model.arrays import Flags, Ints, Metres, offsets_from, rows_of
 from freqdp_db.model.trajectories import (
     MM_PER_M,
     Codes,
@@ -42,6 +42,7 @@ ColumnType: TypeAlias = str
 # What a column of this type is on the wire, big-endian; its width follows.
 WIRE: dict[ColumnType, str] = {
     "char": "S1",
+    "bool": "u1",
     "int2": ">i2",
     "int4": ">i4",
     "int8": ">i8",
@@ -526,27 +527,38 @@ def encode_lines(
 
 
 def encode_columns(
-    kinds: Sequence[tuple[str, str]], columns: Mapping[str, Any]
+    kinds: Sequence[tuple[str, str]],
+    columns: Mapping[str, Any],
+    present: Mapping[str, Flags] | None = None,
 ) -> NDArray[np.uint8]:
-    """Rows of columns without NULLs: arrays of numbers, lists of text, lists of geometries (EWKB)."""
+    """Rows of columns: arrays of what `WIRE` has, lists of text, lists of geometries (EWKB).
+
+    NULL is None in a list; present: of an array with NULLs, which rows have a value.
+    """
     rows = len(columns[kinds[0][0]])
     if not rows:
         return np.zeros(0, np.uint8)
     one = np.ones(rows, np.int64)
     pieces: list[Piece] = [(np.full(rows, len(kinds), ">i2"), one)]
     for name, kind in kinds:
-        if kind in WIRE:
-            numbers = np.empty(rows, [("size", ">i4"), ("value", WIRE[kind])])
-            numbers["size"], numbers["value"] = numbers.dtype["value"].itemsize, columns[name]
-            pieces.append((numbers, one))
+        if kind not in WIRE:
+            there = np.array([v is not None for v in columns[name]])
+            given = (v for v in columns[name] if v is not None)
+            texts = [v.encode() if isinstance(v, str) else bytes(v) for v in given]
+            sizes = np.full(rows, -1)
+            sizes[there] = [len(text) for text in texts]
+            joined = np.frombuffer(bytearray().join(texts), "u1")
+            pieces += [(sizes.astype(">i4"), one), (joined, np.maximum(sizes, 0))]
+            continue
+        items = np.empty(rows, _item(kind))
+        items["size"], items["value"] = items.dtype["value"].itemsize, columns[name]
+        known = None if present is None else present.get(name)
+        if known is None or known.all():
+            pieces.append((items, one))
         else:
-            texts = [v.encode() if isinstance(v, str) else bytes(v) for v in columns[name]]
-            sizes = np.fromiter(map(len, texts), np.int64, rows)
-            pieces += [
-                (sizes.astype(">i4"), one),
-                (np.frombuffer(bytearray().join(texts), "u1"), sizes),
-            ]
-    if all(kind in WIRE for _, kind in kinds):
+            sizes = np.where(known, items["size"], -1)
+            pieces += [(sizes.astype(">i4"), one), (items["value"][known], known.astype(np.int64))]
+    if all(counts is one for _, counts in pieces):
         return np.concatenate([p.view("u1").reshape(rows, -1) for p, _ in pieces], axis=1).ravel()
     return join_pieces(*pieces)
 
