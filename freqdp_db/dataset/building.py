@@ -36,7 +36,7 @@ from freqdp_db.dataset.projection import WGS84, ReferenceSystem, seen_degrees, t
 from freqdp_db.dataset.reading import RawRows, Source, SourceColumns, read_source
 from freqdp_db.dataset.text_values import Snap
 from freqdp_db.db import builds
-from freqdp_db.db.builds import Window, missing_index, window_build
+from freqdp_db.db.builds import Window, window_build
 from freqdp_db.db.connection import Database, DatabaseRef, hold
 from freqdp_db.db.copy import Layout, line_bytes, point_bytes
 from freqdp_db.db.datasets import DatasetRow
@@ -160,8 +160,14 @@ def _make(
             seen = [SeenTimes(moment(window.window_begin), moment(window.window_end), 0, 0)]
         times = reduce(operator.add, seen)
         findings = _inspect(database, dataset, built, used, times, source.epoch_unit)
-        if window is not None:
-            findings.warnings.extend(_unindexed(database, dataset))
+        time, relation = dataset.mapping.time, (dataset.source_schema, dataset.source_relation)
+        index = None if window is None else builds.missing_index(database, relation, time)
+        if index is not None:
+            warning = (
+                f"{dataset.source} has no index that begins with {time}: a window costs as much to read "
+                f"as all of it. Its owner can: {index}"
+            )
+            findings.warnings.append(Remark(warning))
     record = {
         "build_id": number,
         "dataset_id": dataset.dataset_id,
@@ -187,20 +193,6 @@ def _make(
         "kept": None if built.kept is None else built.kept.document() | {"left_out": left_out},
     }
     return record, source.relations, findings
-
-
-def _unindexed(database: Database, dataset: DatasetRow) -> list[Remark]:
-    """A warning where a window cannot be found without reading everything."""
-    source, time = (dataset.source_schema, dataset.source_relation), dataset.mapping.time
-    index = missing_index(database, source, time)
-    if index is None:
-        return []
-    return [
-        Remark(
-            f"{dataset.source} has no index that begins with {time}: a window costs as much to read as "
-            f"all of it. Its owner can: {index}"
-        )
-    ]
 
 
 # Rows become trajectories of numbered places.

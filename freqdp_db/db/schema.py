@@ -376,7 +376,10 @@ def upgrade(
             return result
         _become_owner(connection, names)
         _create_schemas(connection, names)
-        _lock_version(connection, names.schema)
+        if current_revision(connection, names.schema) is not None:
+            # one `init` at a time, once there is something to upgrade; nobody but the owner can lock it so
+            version = f"{quoted(names.schema)}.schema_version"
+            _run(connection, f"LOCK TABLE {version} IN SHARE ROW EXCLUSIVE MODE")
         # another one may have been at work meanwhile
         current = is_current()
         _require_free_names(connection, names, result.revision_before)
@@ -492,12 +495,6 @@ def _create_schemas(connection: Connection, names: Names) -> None:
                         _run(connection, statement)
             except (psycopg.errors.UniqueViolation, psycopg.errors.DuplicateSchema):
                 continue  # that one has made it meanwhile
-
-
-def _lock_version(connection: Connection, schema: str) -> None:
-    """One `init` at a time, once there is something to upgrade. Nobody but the owner can lock it so."""
-    if current_revision(connection, schema) is not None:
-        _run(connection, f"LOCK TABLE {quoted(schema)}.schema_version IN SHARE ROW EXCLUSIVE MODE")
 
 
 def _require_may_create(connection: Connection, schema: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
-from freqdp_db.db.connection import Connection, Database, is_free, numbers_left
+from freqdp_db.db.connection import Connection, Database, DatabaseRef, is_free, numbers_left
 from freqdp_db.db.copy import write_records, writing_once
 from freqdp_db.db.published import LOCK_TIMEOUT, next_version, retry_on_lock_timeout, show_newest
 from freqdp_db.db.source import relations_of
@@ -27,10 +27,15 @@ _STAGING = re.compile(r"staging_(?P<number>\d+)(_[a-z_]+)?")
 class Staging:
     """The tables of a release that is being written: private, and of the owner's."""
 
-    database: Database
+    reach: DatabaseRef
     release_id: int
     method: str
     srid: int
+
+    @property
+    def database(self) -> Database:
+        """In a worker, its own."""
+        return self.reach.database()
 
     def name_of(self, relation: Relation) -> tuple[str, str]:
         """The schema and the name of a staged table."""

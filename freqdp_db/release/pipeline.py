@@ -17,7 +17,7 @@ import freqdp_db
 from freqdp_db.dataset.memory import load_build
 from freqdp_db.db import releases, staging
 from freqdp_db.db.builds import BuildRow, find_build, sweep_builds, window_name
-from freqdp_db.db.connection import Connection, Database, hold
+from freqdp_db.db.connection import Connection, Database, DatabaseRef, hold
 from freqdp_db.db.datasets import DatasetRow, get_dataset
 from freqdp_db.db.ledger import require_booked
 from freqdp_db.db.published import (
@@ -361,7 +361,7 @@ def _carry_out(
         rows = ReleaseRows.of(request.method, state, world)
         tables = tables_of(request)
         staged = staging.Staging(
-            database, release.release_id, request.method.name, build.source_srid
+            DatabaseRef.of(database), release.release_id, request.method.name, build.source_srid
         )
         # workers write their part of all tables at once
         largest = tables[:1] if rows.in_order else tables

@@ -25,7 +25,7 @@ from world import Answer, freqdp, query, same_rows, value, wait_for, withdraw
 from freqdp_db.dataset.building import build
 from freqdp_db.dataset.memory import deal_out, load_build
 from freqdp_db.db.builds import find_build
-from freqdp_db.db.connection import Database
+from freqdp_db.db.connection import Database, DatabaseRef
 from freqdp_db.db.datasets import find_dataset
 from freqdp_db.db.releases import ReleaseRow, find_release
 from freqdp_db.db.staging import Staging, drop_staging
@@ -213,7 +213,7 @@ def test_verify_plan_and_a_row_too_many(city: str, cluster: Cluster) -> None:
 
 def test_a_worker_of_a_dead_command_writes_nothing(db: Database) -> None:
     """It may come late, when the next run has made tables of the same names."""
-    staged, samples = Staging(db, 7, "lg", 4326), TRAJECTORIES[0]
+    staged, samples = Staging(DatabaseRef.of(db), 7, "lg", 4326), TRAJECTORIES[0]
     first = staged.create_for_parts([samples])
     drop_staging(db, 7)
     second = staged.create_for_parts([samples])
