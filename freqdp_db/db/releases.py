@@ -276,16 +276,9 @@ def record_release(
     series: str | None = None,
 ) -> ReleaseRow:
     """Record a release and book what it spends, or refuse both."""
-    query = (
-        "SELECT {p}.record_release(%s::text, %s::int, %s::text, %s::jsonb, %s::boolean, "
-        "%s::boolean, %s::text, %s::jsonb, %s::text)"
-    )
-    values = [
-        name, build_id, method, Jsonb(parameters, as_json), grantable, held, software,
-        Jsonb(guarantee), series,
-    ]  # fmt: skip
+    asked = method, Jsonb(parameters, as_json), grantable, held, software, Jsonb(guarantee), series
     try:
-        release_id = connection.one_value(query, values)
+        release_id = connection.call("record_release", name, build_id, *asked)
     except psycopg.errors.UniqueViolation:
         raise AlreadyExists(
             f"there is a release {name!r} already", remedy="choose another name with [[name]]"

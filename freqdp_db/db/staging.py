@@ -14,6 +14,7 @@ from psycopg.types.json import Jsonb
 from freqdp_db.db.connection import Connection, Database, DatabaseRef, is_free, numbers_left
 from freqdp_db.db.copy import write_records, writing_once
 from freqdp_db.db.published import LOCK_TIMEOUT, next_version, retry_on_lock_timeout, show_newest
+from freqdp_db.db.releases import ReleaseRow
 from freqdp_db.db.source import relations_of
 from freqdp_db.db.tables import insert_rows
 from freqdp_db.errors import AlreadyExists, BadInput, Busy
@@ -142,9 +143,7 @@ def _cut_off(name: str) -> str:
 def publish(
     show: bool,
     database: Database,
-    release_id: int,
-    name: str,
-    dataset_id: int,
+    release: ReleaseRow,
     relations: tuple[Relation, ...],
     comments: dict[str, dict[str, str]],
     catalog: dict[str, Any],
@@ -159,14 +158,15 @@ def publish(
     )
     with database.begin() as connection:
         connection.limit_waiting(LOCK_TIMEOUT)
-        require_free_name(connection, name, relations)
-        version = next_version(connection, dataset_id)
-        connection.call("publish_tables", release_id, Jsonb(comments))
-        parts = [name + relation.suffix for relation in relations]
-        row = {"name": name, "version": version, "relations": parts, **catalog}
-        published_at = connection.one_value(published, [catalog["rows"], version, release_id])
+        require_free_name(connection, release.name, relations)
+        version = next_version(connection, release.dataset_id)
+        connection.call("publish_tables", release.release_id, Jsonb(comments))
+        parts = [release.name + relation.suffix for relation in relations]
+        row = {"name": release.name, "version": version, "relations": parts, **catalog}
+        values = [catalog["rows"], version, release.release_id]
+        published_at = connection.one_value(published, values)
         insert_rows(connection, "catalog", row | {"published_at": published_at})
-        if catalog["granted"]:
-            connection.call("grant_release", release_id)
-        if catalog["granted"] and show and catalog["time_window"] is None:
-            show_newest(connection, dataset_id, catalog["series"])
+        if release.granted:
+            connection.call("grant_release", release.release_id)
+            if show and release.window is None:
+                show_newest(connection, release.dataset_id, release.series)

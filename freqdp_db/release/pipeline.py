@@ -381,10 +381,7 @@ def _carry_out(
         )  # fmt: skip
         comments, entry = catalogue_entry(database, release, request, verified.rows, build.timezone)
         try:
-            staging.publish(
-                database, release.release_id, release.name, release.dataset_id,
-                request.relations, comments, entry,
-            )  # fmt: skip
+            staging.publish(database, release, request.relations, comments, entry)
         except SchemaInUse as error:
             raise SchemaInUse(
                 f"release {release.name!r} is made, but not published: {error.text}",
