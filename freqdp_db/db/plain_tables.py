@@ -17,7 +17,7 @@ from psycopg import sql
 from freqdp_db.db.connection import Connection, column_list
 from freqdp_db.db.copy import POSTGRES_EPOCH_US, encode_columns, point_bytes, write_records
 from freqdp_db.db.names import format_relation, geometry_type
-from freqdp_db.db.source import columns_of, definition_of, is_table, relation_exists
+from freqdp_db.db.source import columns_of, definition_of, is_table, relation_exists, schema_exists
 from freqdp_db.db.source_maps import select_roads
 from freqdp_db.errors import AlreadyExists, BadInput, FreqdpError
 from freqdp_db.model.arrays import Flags
@@ -177,9 +177,8 @@ def check_target(connection: Connection, table: PlainTable, mode: Mode) -> bool:
 
 
 def _create(connection: Connection, place: tuple[str, str], table: PlainTable) -> None:
-    known = connection.execute("SELECT FROM pg_namespace WHERE nspname = %s", [place[0]]).fetchone()
     # IF NOT EXISTS asks for the right to create a schema even where it exists
-    if known is None:
+    if not schema_exists(connection, place[0]):
         connection.execute("CREATE SCHEMA {name}", name=sql.Identifier(place[0]))
     columns = sql.SQL(", ").join(
         sql.SQL("{} {}").format(

@@ -8,8 +8,8 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date, datetime
-from functools import cached_property, wraps
-from typing import Any, Concatenate, LiteralString, ParamSpec
+from functools import cached_property
+from typing import Any, LiteralString
 
 import numpy as np
 import sqlalchemy as sa
@@ -477,30 +477,24 @@ class ReleaseReader:
 # Locks on what analysts read: never waited for long, because whoever waits holds others up.
 
 
-P = ParamSpec("P")
 LOCK_TIMEOUT = "2s"
 _ATTEMPTS = 15
 _SECONDS_BETWEEN = 1.0
 
 
-def retry_on_lock_timeout(work: Callable[Concatenate[bool, P], None]) -> Callable[P, None]:
+def retry_on_lock_timeout(work: Callable[[bool], None]) -> None:
     """Try a transaction that limits its waiting again, some times, while others are in the way.
 
-    Its first argument is whether to point the views of the newest release at it. In the end it is done
-    without: whoever reads one of these for hours keeps nothing else from being published.
+    work: is told whether to point the views of the newest release at it. In the end it is done without:
+    whoever reads one of these for hours keeps nothing else from being published.
     """
-
-    @wraps(work)
-    def tried(*args: P.args, **kwargs: P.kwargs) -> None:
-        for _ in range(_ATTEMPTS):
-            try:
-                work(True, *args, **kwargs)
-                return
-            except Busy:
-                time.sleep(_SECONDS_BETWEEN)
-        work(False, *args, **kwargs)
-
-    return tried
+    for _ in range(_ATTEMPTS):
+        try:
+            work(True)
+            return
+        except Busy:
+            time.sleep(_SECONDS_BETWEEN)
+    work(False)
 
 
 # `<dataset>_current`, `_current_line`, ...: views of the newest release that is granted; for each series of
@@ -701,22 +695,25 @@ def _drop_current(
 # waits for readers and for views that hang on the tables, and is tried again.
 
 
-@retry_on_lock_timeout
 def approve_release(
-    show: bool, database: Database, release: ReleaseRow, check: Callable[[Connection], None]
+    database: Database, release: ReleaseRow, check: Callable[[Connection], None]
 ) -> None:
     """Grant a release that was held, say so in the catalogue, and show it as the newest: at once.
 
     check: raises, in the same transaction, if it must not be granted.
     """
-    with database.begin() as connection:
-        check(connection)
-        connection.limit_waiting(LOCK_TIMEOUT)
-        connection.call("approve_release", release.release_id)
-        update_rows(connection, "catalog", {"name": release.name}, granted=True)
-        connection.call("grant_release", release.release_id)
-        if show and release.window is None:
-            show_newest(connection, release.dataset_id, release.series)
+
+    def grant(show: bool) -> None:
+        with database.begin() as connection:
+            check(connection)
+            connection.limit_waiting(LOCK_TIMEOUT)
+            connection.call("approve_release", release.release_id)
+            update_rows(connection, "catalog", {"name": release.name}, granted=True)
+            connection.call("grant_release", release.release_id)
+            if show and release.window is None:
+                show_newest(connection, release.dataset_id, release.series)
+
+    retry_on_lock_timeout(grant)
 
 
 def revoke_release(database: Database, release: ReleaseRow) -> None:

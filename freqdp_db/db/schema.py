@@ -24,6 +24,7 @@ from freqdp_db import errors
 from freqdp_db.db.connection import PINNED_PATH, Connection, Database, as_json, from_json, login_of
 from freqdp_db.db.names import find_postgis, format_name, literal, postgis_schema, quoted
 from freqdp_db.db.rights import ROLES, grant_statements, role_statement
+from freqdp_db.db.source import schema_exists
 from freqdp_db.db.tables import Names
 from freqdp_db.model.documents import Document, not_in_json
 from freqdp_db.settings import Settings
@@ -485,8 +486,7 @@ def _run(connection: Connection, statement: str) -> None:
 
 def _create_schemas(connection: Connection, names: Names) -> None:
     for schema in (names.schema, names.release_schema):
-        query = "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = %s)"
-        if not connection.one_value(query, [schema]):
+        if not schema_exists(connection, schema):
             _require_may_create(connection, schema)
             try:
                 # waits for another session that is making it

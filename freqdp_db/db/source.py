@@ -64,6 +64,11 @@ def relation_exists(session: Session, schema: str, relation: str) -> bool:
     return catalog_value(session, "true", (schema, relation)) is not None
 
 
+def schema_exists(session: Session, name: str) -> bool:
+    query = "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = %s)"
+    return bool(session.one_value(query, [name]))
+
+
 def is_table(session: Session, relation: tuple[str, str]) -> bool:
     """Whether it is a table, not a view."""
     return bool(catalog_value(session, "c.relkind IN ('r', 'p')", relation))

@@ -139,9 +139,7 @@ def _cut_off(name: str) -> str:
     return name.encode()[:MAX_IDENTIFIER_BYTES].decode(errors="ignore")
 
 
-@retry_on_lock_timeout
 def publish(
-    show: bool,
     database: Database,
     release: ReleaseRow,
     relations: tuple[Relation, ...],
@@ -150,23 +148,27 @@ def publish(
 ) -> None:
     """Move the staged tables into the release schema: all or nothing, and never waiting for long.
 
-    show: as the newest of its dataset or series, too. comments: of each suffix; see `Relation.comments`.
+    comments: of each suffix; see `Relation.comments`.
     """
     published = (
         "UPDATE {p}.release SET state = 'published', published_at = now(), rows = %s, version = %s "
         "WHERE release_id = %s RETURNING published_at"
     )
-    with database.begin() as connection:
-        connection.limit_waiting(LOCK_TIMEOUT)
-        require_free_name(connection, release.name, relations)
-        version = next_version(connection, release.dataset_id)
-        connection.call("publish_tables", release.release_id, Jsonb(comments))
-        parts = [release.name + relation.suffix for relation in relations]
-        row = {"name": release.name, "version": version, "relations": parts, **catalog}
-        values = [catalog["rows"], version, release.release_id]
-        published_at = connection.one_value(published, values)
-        insert_rows(connection, "catalog", row | {"published_at": published_at})
-        if release.granted:
-            connection.call("grant_release", release.release_id)
-            if show and release.window is None:
-                show_newest(connection, release.dataset_id, release.series)
+
+    def attempt(show: bool) -> None:
+        with database.begin() as connection:
+            connection.limit_waiting(LOCK_TIMEOUT)
+            require_free_name(connection, release.name, relations)
+            version = next_version(connection, release.dataset_id)
+            connection.call("publish_tables", release.release_id, Jsonb(comments))
+            parts = [release.name + relation.suffix for relation in relations]
+            row = {"name": release.name, "version": version, "relations": parts, **catalog}
+            values = [catalog["rows"], version, release.release_id]
+            published_at = connection.one_value(published, values)
+            insert_rows(connection, "catalog", row | {"published_at": published_at})
+            if release.granted:
+                connection.call("grant_release", release.release_id)
+                if show and release.window is None:
+                    show_newest(connection, release.dataset_id, release.series)
+
+    retry_on_lock_timeout(attempt)
