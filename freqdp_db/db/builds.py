@@ -177,30 +177,6 @@ def attach_build(
             update_rows(connection, "dataset", current, current_build=number)
 
 
-def drop_parts(connection: Connection, build_id: int) -> None:
-    """Remove the tables of a build, attached or not."""
-    connection.limit_waiting(_LOCK_TIMEOUT)
-    connection.call("drop_build", build_id)
-
-
-def sweep_builds(database: Database) -> list[int]:
-    """Drop what dead builds left behind and what no release needs any more.
-
-    What somebody is reading is left to the next sweep: the work that was done has succeeded.
-    """
-    swept = []
-    recorded = "SELECT EXISTS (SELECT FROM {p}.build WHERE build_id = %s)"
-    for number in numbers_left(database, _PARTITION):
-        with suppress(Busy), database.begin() as connection:
-            # a build in progress holds its lock; it may have been attached since we looked
-            if is_free(connection, "build", number) and not connection.one_value(
-                recorded, [number]
-            ):
-                drop_parts(connection, number)
-                swept.append(number)
-    return swept + _drop_unneeded(database)
-
-
 # Nobody's current build, which no unfinished or published release names. Of the builds of windows, the
 # newest of each dataset stays for who plans and then releases it.
 _UNNEEDED = """
@@ -216,21 +192,28 @@ _UNNEEDED = """
 """
 
 
-def _drop_unneeded(database: Database) -> list[int]:
-    dropped = []
-    for number in database.first_column(_UNNEEDED):
+def sweep_builds(database: Database) -> list[int]:
+    """Drop what dead builds left behind and what no release needs any more.
+
+    What somebody is reading is left to the next sweep: the work that was done has succeeded.
+    """
+    swept = []
+    lock = "SELECT FROM {p}.build WHERE build_id = %s FOR UPDATE"
+    mark = "UPDATE {p}.build SET dropped_at = now() WHERE build_id = %s"
+    for number in numbers_left(database, _PARTITION) + database.first_column(_UNNEEDED):
         with suppress(Busy), database.begin() as connection:
+            # a build in progress holds its lock
             if not is_free(connection, "build", number):
                 continue
-            # looked at again under the row's lock: a release may have been asked for since, and
-            # whoever asks holds that lock until the release is recorded
-            connection.execute("SELECT FROM {p}.build WHERE build_id = %s FOR UPDATE", [number])
-            if number in connection.first_column(_UNNEEDED):
-                drop_parts(connection, number)
-                mark = "UPDATE {p}.build SET dropped_at = now() WHERE build_id = %s"
+            # looked at again under the row's lock: it may have been attached since, or a release asked
+            # for, and whoever asks holds that lock until the release is recorded
+            recorded = connection.execute(lock, [number]).fetchone() is not None
+            if not recorded or number in connection.first_column(_UNNEEDED):
+                connection.limit_waiting(_LOCK_TIMEOUT)
+                connection.call("drop_build", number)
                 connection.execute(mark, [number])
-                dropped.append(number)
-    return dropped
+                swept.append(number)
+    return swept
 
 
 def load_trajectories(

@@ -371,8 +371,7 @@ class ReleaseReader:
 
     def columns(self, table: str) -> dict[str, str]:
         """The columns of one of its relations, and their types."""
-        columns = columns_of(self._connection, (self._schema, table)).values()
-        return {column.name: column.shown for column in columns}
+        return dict(_columns_shown(self._connection, table))
 
     def comments(self, table: str) -> dict[str, str]:
         """What the columns of one of its relations say of themselves."""
