@@ -689,9 +689,10 @@ class Freqdp(PaperVerbs):
         from freqdp_db.release import pipeline
         from freqdp_db.release.catalogue import Anonymized
         from freqdp_db.release.inputs import parse_memory
-        from freqdp_db.release.request import Request, check_series
+        from freqdp_db.release.request import JobRequest, Request, check_series
 
         request, limit = Request.parse(method, **parameters), parse_memory(memory)
+        asked = JobRequest(request, name, new_draw, hold=hold, series=series)
         if series is not None:
             check_series(series, name)
         database, row = self._dataset(dataset)
@@ -703,17 +704,7 @@ class Freqdp(PaperVerbs):
 
                 build = build_of_window(database, row, found, progress, running).build_id
             outcome = pipeline.anonymize(
-                database,
-                row,
-                request,
-                progress,
-                name=name,
-                new_draw=new_draw,
-                hold_back=hold,
-                memory=limit,
-                engine=running,
-                build_id=build,
-                series=series,
+                database, row, asked, progress, memory=limit, engine=running, build_id=build
             )
         return Anonymized.by(database, outcome, progress, name)
 

@@ -18,7 +18,7 @@ from freqdp_db.db.datasets import find_dataset
 from freqdp_db.db.releases import ReleaseRow
 from freqdp_db.progress import Progress
 from freqdp_db.release.pipeline import anonymize
-from freqdp_db.release.request import Request
+from freqdp_db.release.request import JobRequest, Request
 from freqdp_db.settings import Settings
 
 METRIC_SRID = 32631
@@ -88,5 +88,7 @@ def release(
     database: Database, dataset: str, name: str, method: str = "lg", **options: Any
 ) -> ReleaseRow:
     request = Request.parse(method, **options)
-    outcome = anonymize(database, find_dataset(database, dataset), request, Progress(), name=name)
+    outcome = anonymize(
+        database, find_dataset(database, dataset), JobRequest(request, name), Progress()
+    )
     return outcome.release

@@ -10,11 +10,11 @@ from __future__ import annotations
 import hashlib
 import json
 import operator
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
-from functools import partial, reduce
+from functools import reduce
 from operator import attrgetter
 from typing import Any
 
@@ -36,7 +36,7 @@ from freqdp_db.dataset.projection import WGS84, ReferenceSystem, seen_degrees, t
 from freqdp_db.dataset.reading import RawRows, Source, SourceColumns, read_source
 from freqdp_db.dataset.text_values import Snap
 from freqdp_db.db import builds
-from freqdp_db.db.builds import Window, missing_index, window_build
+from freqdp_db.db.builds import Window, window_build
 from freqdp_db.db.connection import Database, DatabaseRef, hold
 from freqdp_db.db.copy import Layout, line_bytes, point_bytes
 from freqdp_db.db.datasets import DatasetRow
@@ -48,14 +48,7 @@ from freqdp_db.errors import BadData, BadInput, Remark
 from freqdp_db.methods.frequency.partition import Partition, tf_of, trajectories_in
 from freqdp_db.methods.relations import FEWEST_OBJECTS
 from freqdp_db.model.arrays import Flags, Ids, Ints, Metres, offsets_of
-from freqdp_db.model.trajectories import (
-    Build,
-    Clock,
-    Codes,
-    KeptColumns,
-    Locations,
-    Trajectories,
-)
+from freqdp_db.model.trajectories import Build, Clock, Codes, KeptColumns, Locations, Trajectories
 from freqdp_db.progress import Progress, Stage
 from freqdp_db.search.grid import (
     Filed,
@@ -167,8 +160,14 @@ def _make(
             seen = [SeenTimes(moment(window.window_begin), moment(window.window_end), 0, 0)]
         times = reduce(operator.add, seen)
         findings = _inspect(database, dataset, built, used, times, source.epoch_unit)
-        if window is not None:
-            findings.warnings.extend(_unindexed(database, dataset))
+        time, relation = dataset.mapping.time, (dataset.source_schema, dataset.source_relation)
+        index = None if window is None else builds.missing_index(database, relation, time)
+        if index is not None:
+            warning = (
+                f"{dataset.source} has no index that begins with {time}: a window costs as much to read "
+                f"as all of it. Its owner can: {index}"
+            )
+            findings.warnings.append(Remark(warning))
     record = {
         "build_id": number,
         "dataset_id": dataset.dataset_id,
@@ -194,20 +193,6 @@ def _make(
         "kept": None if built.kept is None else built.kept.document() | {"left_out": left_out},
     }
     return record, source.relations, findings
-
-
-def _unindexed(database: Database, dataset: DatasetRow) -> list[Remark]:
-    """A warning where a window cannot be found without reading everything."""
-    source, time = (dataset.source_schema, dataset.source_relation), dataset.mapping.time
-    index = missing_index(database, source, time)
-    if index is None:
-        return []
-    return [
-        Remark(
-            f"{dataset.source} has no index that begins with {time}: a window costs as much to read as "
-            f"all of it. Its owner can: {index}"
-        )
-    ]
 
 
 # Rows become trajectories of numbered places.
@@ -533,38 +518,13 @@ def _segments_of(filed: FiledPartition) -> int:
 # Write the tables: packed records, streamed with COPY.
 
 
-SAMPLE = Layout(
-    [
-        ("build_id", "int4"),
-        ("trajectory_id", "int4"),
-        ("seq", "int4"),
-        ("location_id", "int4"),
-        ("at", "timestamptz"),
-    ]
-)
-SAMPLE_KEPT = Layout([*SAMPLE.columns, ("kept", "int2")])
+SAMPLE = Layout("build_id int4, trajectory_id int4, seq int4, location_id int4, at timestamptz")
+SAMPLE_KEPT = Layout(f"{SAMPLE.columns}, kept int2")
 """Where samples carry columns along."""
-LOCATION = Layout(
-    [
-        ("build_id", "int4"),
-        ("location_id", "int4"),
-        ("x_m", "float8"),
-        ("y_m", "float8"),
-        ("tf", "int4"),
-        ("geom", "point"),
-    ]
-)
+LOCATION = Layout("build_id int4, location_id int4, x_m float8, y_m float8, tf int4, geom point")
 SEGMENT = Layout(
-    [
-        ("build_id", "int4"),
-        ("trajectory_id", "int4"),
-        ("seq", "int4"),
-        ("cell_id", "int8"),
-        ("from_location", "int4"),
-        ("to_location", "int4"),
-        ("occurrences", "int4"),
-        ("geom", "line"),
-    ]
+    "build_id int4, trajectory_id int4, seq int4, cell_id int8, from_location int4, to_location int4, "
+    "occurrences int4, geom line"
 )
 _TRAJECTORY = ["build_id", "trajectory_id", "object_key", "samples", "places"]
 _GRID_CELL = [
@@ -585,55 +545,46 @@ def write_build(
     progress: Progress,
 ) -> None:
     """Fill the standalone tables. visited: how many places each trajectory visits."""
-    write_small = partial(_write_small, database, number, built, keys, tf, visited, grid)
-    with progress.stage("write samples", built.trajectories.samples) as stage:
-        if filed.remote:
-            _write_by_workers(database, number, built, filed, write_small, stage)
-        else:
-            (whole,) = filed
-            _write_here(database, number, built, whole, write_small, stage)
+    own, places = built.trajectories, built.locations
 
+    def write_small() -> None:
+        """The tables that do not grow with the samples."""
+        with builds.filling(database, "grid_cell", number) as part:
+            part.copy_rows(_GRID_CELL, _cell_rows(number, grid))
+        with builds.filling(database, "location", number) as part:
+            location = LOCATION.pack(
+                build_id=number,
+                location_id=np.arange(len(places)),
+                x_m=places.x,
+                y_m=places.y,
+                tf=tf,
+                geom=point_bytes(*places.in_source(), built.source_srid),
+            )
+            part.copy(LOCATION, [location])
+        columns = zip(range(len(keys)), keys, own.lengths.tolist(), visited.tolist(), strict=True)
+        with builds.filling(database, "trajectory", number) as part:
+            part.copy_rows(_TRAJECTORY, ((number, *row) for row in columns))
 
-def _write_here(
-    database: Database,
-    number: int,
-    built: Build,
-    whole: FiledPartition,
-    write_small: Callable[[], None],
-    stage: Stage,
-) -> None:
-    """Two tables at a time: samples beside everything else."""
-
-    def write_others() -> None:
+    def write_beside_samples(whole: FiledPartition) -> None:
         with builds.filling(database, "segment", number) as part:
             part.copy(SEGMENT, _segment_chunks(number, built.srid, whole.filed))
         write_small()
 
-    with database.side_by_side(1) as start:
-        start(write_others)
-        with builds.filling(database, "sample", number) as part:
-            own = built.trajectories
-            part.copy(_sample_layout(own), _sample_chunks(number, own, stage))
-
-
-def _write_by_workers(
-    database: Database,
-    number: int,
-    built: Build,
-    filed: Partitions[FiledPartition],
-    write_small: Callable[[], None],
-    stage: Stage,
-) -> None:
-    """Each worker writes the samples and segments of its partitions."""
-    run = builds.create_large(database, number)
-    parts = PerPartition(range(len(filed.ranges)))
-    for rows in filed.map(
-        _write_partition, DatabaseRef.of(database), number, run, parts, built.srid
-    ):
-        stage.advance(rows)
-    with database.side_by_side(1) as start:
-        start(write_small)
-        builds.finish_large(database, number)
+    with progress.stage("write samples", own.samples) as stage:
+        if filed.remote:
+            run, reach = builds.create_large(database, number), DatabaseRef.of(database)
+            parts = PerPartition(range(len(filed.ranges)))
+            for rows in filed.map(_write_partition, reach, number, run, parts, built.srid):
+                stage.advance(rows)
+            with database.side_by_side(1) as start:
+                start(write_small)
+                builds.finish_large(database, number)
+        else:
+            (whole,) = filed
+            with database.side_by_side(1) as start:
+                start(write_beside_samples, whole)
+                with builds.filling(database, "sample", number) as part:
+                    part.copy(_sample_layout(own), _sample_chunks(number, own, stage))
 
 
 def _write_partition(
@@ -690,43 +641,8 @@ def _segment_chunks(number: int, srid: int, index: Filed, first: int = 0) -> Ite
         )
 
 
-def _write_small(
-    database: Database,
-    number: int,
-    built: Build,
-    keys: Sequence[str],
-    tf: Ids,
-    visited: Ints,
-    grid: Grid,
-) -> None:
-    """The tables that do not grow with the samples."""
-    with builds.filling(database, "grid_cell", number) as part:
-        part.copy_rows(_GRID_CELL, _cell_rows(number, grid))
-    with builds.filling(database, "location", number) as part:
-        location = LOCATION.pack(
-            build_id=number,
-            location_id=np.arange(len(built.locations)),
-            x_m=built.locations.x,
-            y_m=built.locations.y,
-            tf=tf,
-            geom=point_bytes(*built.locations.in_source(), built.source_srid),
-        )
-        part.copy(LOCATION, [location])
-    lengths = built.trajectories.lengths
-    columns = zip(range(len(keys)), keys, lengths.tolist(), visited.tolist(), strict=True)
-    with builds.filling(database, "trajectory", number) as part:
-        part.copy_rows(_TRAJECTORY, ((number, *row) for row in columns))
-
-
 def _cell_rows(number: int, grid: Grid) -> Iterator[tuple[Any, ...]]:
-    columns = zip(
-        grid.cell.tolist(),
-        levels_of(grid.cell).tolist(),
-        grid.box.tolist(),
-        grid.tree_box.tolist(),
-        np.diff(grid.segment_offsets).tolist(),
-        grid.tree_segments.tolist(),
-        strict=True,
-    )
-    for cell, level, box, tree_box, own, below in columns:
+    filed = np.diff(grid.segment_offsets)
+    columns = (grid.cell, levels_of(grid.cell), grid.box, grid.tree_box, filed, grid.tree_segments)
+    for cell, level, box, tree_box, own, below in zip(*(c.tolist() for c in columns), strict=True):
         yield (number, cell, level, cell >> 2 or None, *box, *tree_box, own, below)

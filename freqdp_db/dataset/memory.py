@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields
 from functools import cached_property
 from operator import attrgetter
 from typing import Any, Generic, TypeVar
@@ -122,28 +123,24 @@ def deal_out(
     return engine.map(_work, pieces, engine.share(made), work, shown)
 
 
+@dataclass(eq=False)
 class _Made(Generic[Asked, Answer]):
     """What `make` gives, made by the process that first needs it there, and never sent."""
 
-    def __init__(
-        self,
-        reach: DatabaseRef,
-        build_id: int,
-        fingerprint: str,
-        make: Making[Asked, Answer],
-        asked: Asked,
-        progress: Progress,
-    ) -> None:
-        self._recipe = (reach, build_id, fingerprint, make, asked, progress)
+    reach: DatabaseRef
+    build_id: int
+    fingerprint: str
+    make: Making[Asked, Answer]
+    asked: Asked
+    progress: Progress
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), self._recipe
+        return _Made, tuple(getattr(self, field.name) for field in fields(self))
 
     @cached_property
     def value(self) -> Answer:
-        reach, build_id, fingerprint, make, asked, progress = self._recipe
-        same_build(reach, build_id, fingerprint)
-        return make(reach.database(), asked, progress)
+        same_build(self.reach, self.build_id, self.fingerprint)
+        return self.make(self.reach.database(), self.asked, self.progress)
 
 
 def _work(

@@ -19,9 +19,7 @@ from freqdp_db.dataset.text_values import Snap
 from freqdp_db.db.builds import BuildRow, Window
 from freqdp_db.db.connection import Connection, Database, DatabaseRef
 from freqdp_db.db.datasets import DatasetRow
-from freqdp_db.db.names import postgis_schema
 from freqdp_db.db.source import (
-    Relation,
     SourceRelation,
     check_keep_columns,
     check_mapping,
@@ -29,13 +27,7 @@ from freqdp_db.db.source import (
     find_relation,
     lineage,
 )
-from freqdp_db.db.source_rows import (
-    RowCounts,
-    SourcePart,
-    SourceReader,
-    as_samples,
-    read_anchors,
-)
+from freqdp_db.db.source_rows import RowCounts, SourcePart, SourceReader, as_samples, read_anchors
 from freqdp_db.engines.partitions import Engine, LocalPartitions, Partitions, PerPartition, Range
 from freqdp_db.engines.ranges import cut
 from freqdp_db.errors import BadData, BadInput
@@ -115,14 +107,22 @@ def read_source(
     """
     part = SourcePart(times=None if window is None else window.times)
     reader = open_source(connection, dataset, part)
-    if window is not None:
-        _require_declared_epochs(reader, dataset)
+    if window is not None and reader.epoch and reader.time_unit is None:
+        # which rows a window has must not depend on others
+        raise BadInput(
+            f"[[window]]: the times of {dataset.name} are epoch numbers, and what they count is not "
+            "declared",
+            remedy=f"freqdp dataset set {shlex.quote(dataset.name)} --time-unit s|ms|us|ns",
+        )
     snapshot_at = reader.taken_at()
     with progress.stage("count rows") as stage:
         counts = reader.count()
         stage.advance(counts.rows)
-        if window is None:
-            _require_any(dataset, counts)
+        if window is None and counts.rows == 0:
+            raise BadData(
+                f"{dataset.source_schema}.{dataset.source_relation} gives no rows",
+                remedy="check [[source]] and [[where]]",
+            )
     # nobody can redefine the source while a transaction that has read from it is open; in a session of
     # its own: the snapshot of that transaction may be older than the definition
     relations = lineage(database, dataset.source_schema, dataset.source_relation)
@@ -217,16 +217,6 @@ def _read_by_workers(
     return partitions, reader.time_unit if reader.epoch else None
 
 
-def _require_declared_epochs(reader: SourceReader, dataset: DatasetRow) -> None:
-    """Which rows a window has must not depend on others: what epoch numbers count is not guessed."""
-    if reader.epoch and reader.time_unit is None:
-        raise BadInput(
-            f"[[window]]: the times of {dataset.name} are epoch numbers, and what they count is not "
-            "declared",
-            remedy=f"freqdp dataset set {shlex.quote(dataset.name)} --time-unit s|ms|us|ns",
-        )
-
-
 def late_rows(database: Database, dataset: DatasetRow, build: BuildRow) -> int:
     """How many rows the window of a build has now beyond those that were read; 0 if it has fewer."""
     assert build.window_begin is not None and build.window_end is not None
@@ -288,24 +278,19 @@ def open_source(
 ) -> SourceReader:
     """A dataset's relation as it is now, if it still has the columns; part: only these rows."""
     relation = find_relation(connection, dataset.source_schema, dataset.source_relation)
-    samples = as_samples(relation, dataset.mapping, postgis_schema(connection))
+    samples = as_samples(connection, relation, dataset.mapping)
     check_mapping(*samples, projected=dataset.source_srid != WGS84)
     check_keep_columns(relation, dataset.mapping.keep_columns)
-    _require_same_srid(relation, dataset)
-    return SourceReader(connection, relation, dataset.mapping, dataset.source_srid, part)
-
-
-def _require_same_srid(relation: Relation, dataset: DatasetRow) -> None:
-    """Refuse a column whose type declares another SRID than it did; odd rows are left out instead."""
-    if dataset.mapping.geom is None:
-        return
-    declared = declared_srid(relation, dataset.mapping.geom)
+    geom = dataset.mapping.geom
+    declared = None if geom is None else declared_srid(relation, geom)
     if declared not in (None, 0, dataset.source_srid):
+        # odd rows are left out instead
         raise BadData(
-            f"[[geom]] {dataset.mapping.geom!r} of {dataset.source} has SRID {declared} now, and had "
+            f"[[geom]] {geom!r} of {dataset.source} has SRID {declared} now, and had "
             f"{dataset.source_srid} when it was added",
             remedy="add it again under another name, or ST_Transform it in a view",
         )
+    return SourceReader(connection, relation, dataset.mapping, dataset.source_srid, part)
 
 
 def read_columns(reader: SourceReader, on_rows: Callable[[int], None]) -> dict[str, NDArray[Any]]:
@@ -354,11 +339,3 @@ def _keys_apart() -> BadData:
         "some objects have rows in more than one range: their keys are different texts that are equal",
         remedy="use [[engine]] threads",
     )
-
-
-def _require_any(dataset: DatasetRow, counts: RowCounts) -> None:
-    if counts.rows == 0:
-        raise BadData(
-            f"{dataset.source_schema}.{dataset.source_relation} gives no rows",
-            remedy="check [[source]] and [[where]]",
-        )

@@ -14,7 +14,6 @@ from freqdp_db.db.builds import sweep_builds
 from freqdp_db.db.connection import Connection, Database, hold
 from freqdp_db.db.datasets import DatasetRow, change_dataset, insert_dataset, mark_dropped
 from freqdp_db.db.ledger import Claimed
-from freqdp_db.db.names import postgis_schema
 from freqdp_db.db.schedules import is_taken, list_schedules
 from freqdp_db.db.source import (
     NUMBERS,
@@ -104,7 +103,7 @@ def declare_time_unit(database: Database, dataset: DatasetRow, text: str) -> Non
     with database.begin() as connection:
         relation = find_relation(connection, dataset.source_schema, dataset.source_relation)
         mapping = replace(dataset.mapping, time_unit=unit)
-        check_time_unit(*as_samples(relation, mapping, postgis_schema(connection)))
+        check_time_unit(*as_samples(connection, relation, mapping))
     change_dataset(database, dataset.dataset_id, time_unit=unit)
 
 
@@ -137,7 +136,7 @@ def register(database: Database, wanted: Registration) -> tuple[DatasetRow, Clai
         if wanted.keep_columns is not None:
             kept = read_keep_columns(relation, mapping, wanted.keep_columns)
             mapping = replace(mapping, keep_columns=kept)
-        samples = as_samples(relation, mapping, postgis_schema(connection))
+        samples = as_samples(connection, relation, mapping)
         check_mapping(*samples, projected=wanted.x is not None)
         check_time_unit(*samples)
         if wanted.srid is not None:
@@ -240,10 +239,7 @@ def meant_keep_columns(connection: Connection, dataset: DatasetRow, text: str) -
 
 
 def find_srid(
-    connection: Connection,
-    relation: Relation,
-    mapping: Mapping,
-    wanted: Registration,
+    connection: Connection, relation: Relation, mapping: Mapping, wanted: Registration
 ) -> int:
     """The SRID that was said or that the column declares, else the one that all its rows have.
 

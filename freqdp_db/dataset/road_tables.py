@@ -105,10 +105,7 @@ def match_dataset(
     owner = side.owner
     there = np.flatnonzero(found.road >= 0)
 
-    with (
-        progress.stage("write matches", len(there)) as stage,
-        database.begin() as connection,
-    ):
+    with progress.stage("write matches", len(there)) as stage, database.begin() as connection:
         chunks = (there[i : i + _CHUNK] for i in range(0, len(there), _CHUNK))
         rows = load_table(
             connection,

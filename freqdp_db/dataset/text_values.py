@@ -65,8 +65,8 @@ def file_called(name: str, suffix: str) -> Path:
     return Path(f"{name}{suffix}")
 
 
-def positive_decimal(option: str, text: str) -> Decimal:
-    """An exact number above 0, or a refusal that names the option."""
+def epsilon_number(option: str, text: str, largest: Decimal) -> Decimal:
+    """An epsilon that the ledger can keep exactly and a person can read."""
     try:
         value = Decimal(text)
     except InvalidOperation:
@@ -75,12 +75,6 @@ def positive_decimal(option: str, text: str) -> Decimal:
         raise BadInput(
             f"{option} {text} is not a number above 0", remedy=f"for example {option} 1.0"
         )
-    return value
-
-
-def epsilon_number(option: str, text: str, largest: Decimal) -> Decimal:
-    """An epsilon that the ledger can keep exactly and a person can read."""
-    value = positive_decimal(option, text)
     if value > largest or value.as_tuple().exponent < -9:  # type: ignore[operator]
         raise BadInput(
             f"{option} {text} is not between 0.000000001 and {largest:,}, with up to 9 decimals",

@@ -138,7 +138,7 @@ def drop_schemas(database: Database, *others: str) -> None:
 
 
 _TABLE = "freqdp_bench_segment"
-_ROWS = Layout([("trajectory", "int4"), ("place", "int4"), ("geom", "line")])
+_ROWS = Layout("trajectory int4, place int4, geom line")
 _FIRST_FETCH = 128
 _BEYOND_M = 0.002
 """Losses are in whole millimetres: segments so much further than the K-th cannot tie with it."""

@@ -21,13 +21,7 @@ from freqdp_db.db.connection import (
     is_free,
     numbers_left,
 )
-from freqdp_db.db.copy import (
-    Layout,
-    point_coordinates,
-    read_arrays,
-    write_records,
-    writing_once,
-)
+from freqdp_db.db.copy import Layout, point_coordinates, read_arrays, write_records, writing_once
 from freqdp_db.db.ledger import require_traced
 from freqdp_db.db.names import format_name, format_relation
 from freqdp_db.db.source import SourceRelation
@@ -183,30 +177,6 @@ def attach_build(
             update_rows(connection, "dataset", current, current_build=number)
 
 
-def drop_parts(connection: Connection, build_id: int) -> None:
-    """Remove the tables of a build, attached or not."""
-    connection.limit_waiting(_LOCK_TIMEOUT)
-    connection.call("drop_build", build_id)
-
-
-def sweep_builds(database: Database) -> list[int]:
-    """Drop what dead builds left behind and what no release needs any more.
-
-    What somebody is reading is left to the next sweep: the work that was done has succeeded.
-    """
-    swept = []
-    recorded = "SELECT EXISTS (SELECT FROM {p}.build WHERE build_id = %s)"
-    for number in numbers_left(database, _PARTITION):
-        with suppress(Busy), database.begin() as connection:
-            # a build in progress holds its lock; it may have been attached since we looked
-            if is_free(connection, "build", number) and not connection.one_value(
-                recorded, [number]
-            ):
-                drop_parts(connection, number)
-                swept.append(number)
-    return swept + _drop_unneeded(database)
-
-
 # Nobody's current build, which no unfinished or published release names. Of the builds of windows, the
 # newest of each dataset stays for who plans and then releases it.
 _UNNEEDED = """
@@ -222,35 +192,38 @@ _UNNEEDED = """
 """
 
 
-def _drop_unneeded(database: Database) -> list[int]:
-    dropped = []
-    for number in database.first_column(_UNNEEDED):
+def sweep_builds(database: Database) -> list[int]:
+    """Drop what dead builds left behind and what no release needs any more.
+
+    What somebody is reading is left to the next sweep: the work that was done has succeeded.
+    """
+    swept = []
+    lock = "SELECT FROM {p}.build WHERE build_id = %s FOR UPDATE"
+    mark = "UPDATE {p}.build SET dropped_at = now() WHERE build_id = %s"
+    for number in numbers_left(database, _PARTITION) + database.first_column(_UNNEEDED):
         with suppress(Busy), database.begin() as connection:
+            # a build in progress holds its lock
             if not is_free(connection, "build", number):
                 continue
-            # looked at again under the row's lock: a release may have been asked for since, and
-            # whoever asks holds that lock until the release is recorded
-            connection.execute("SELECT FROM {p}.build WHERE build_id = %s FOR UPDATE", [number])
-            if number in connection.first_column(_UNNEEDED):
-                drop_parts(connection, number)
-                mark = "UPDATE {p}.build SET dropped_at = now() WHERE build_id = %s"
+            # looked at again under the row's lock: it may have been attached since, or a release asked
+            # for, and whoever asks holds that lock until the release is recorded
+            recorded = connection.execute(lock, [number]).fetchone() is not None
+            if not recorded or number in connection.first_column(_UNNEEDED):
+                connection.limit_waiting(_LOCK_TIMEOUT)
+                connection.call("drop_build", number)
                 connection.execute(mark, [number])
-                dropped.append(number)
-    return dropped
+                swept.append(number)
+    return swept
 
 
 def load_trajectories(
-    connection: Connection,
-    build: BuildRow,
-    part: tuple[int, int] | None = None,
+    connection: Connection, build: BuildRow, part: tuple[int, int] | None = None
 ) -> Trajectories:
     """The samples of a build, in order; part: only the trajectories from one to before another."""
     first, last = part or (0, build.trajectories)
     connection.as_written()
-    columns = [
-        ("trajectory_id", "int4"), ("seq", "int4"), ("location_id", "int4"), ("at", "timestamptz")
-    ]  # fmt: skip
-    layout = Layout([*columns, *([] if build.kept is None else [("kept", "int2")])])
+    columns = "trajectory_id int4, seq int4, location_id int4, at timestamptz"
+    layout = Layout(columns if build.kept is None else f"{columns}, kept int2")
     query = connection.select_own(
         "sample", layout.names, part=part or (None, None), build_id=build.build_id
     )
@@ -275,7 +248,7 @@ def load_object_keys(database: Database, build_id: int) -> list[str]:
 
 def load_offsets(connection: Connection, build: BuildRow) -> Ints:
     """Where each trajectory's samples begin among all."""
-    layout = Layout([("samples", "int4")])
+    layout = Layout("samples int4")
     query = connection.select_own(
         "trajectory", layout.names, "trajectory_id", build_id=build.build_id
     )
@@ -294,7 +267,7 @@ def load_locations(connection: Connection, build: BuildRow) -> tuple[Locations, 
 
     That is what the view `trajectory_frequency` shows.
     """
-    layout = Layout([("x_m", "float8"), ("y_m", "float8"), ("geom", "point"), ("tf", "int4")])
+    layout = Layout("x_m float8, y_m float8, geom point, tf int4")
     query = connection.select_own("location", layout.names, "location_id", build_id=build.build_id)
     rows = read_arrays(connection.driver, query, layout)
     return Locations(rows["x_m"], rows["y_m"], *point_coordinates(rows["geom"])), rows["tf"]
@@ -368,7 +341,7 @@ _BOX = ("x_min", "y_min", "x_max", "y_max")
 
 def all_cells(connection: Connection, build_id: int) -> tuple[Ints, Ids, Metres]:
     """The cells of a build's grid in order, how many segments are filed in each itself, and their box."""
-    layout = Layout([("cell_id", "int8"), ("segments", "int4"), *((n, "float8") for n in _BOX)])
+    layout = Layout("cell_id int8, segments int4, " + ", ".join(f"{side} float8" for side in _BOX))
     query = connection.select_own("grid_cell", layout.names, "cell_id", build_id=build_id)
     rows = read_arrays(connection.driver, query, layout)
     return rows["cell_id"], rows["segments"], np.stack([rows[name] for name in _BOX], axis=1)
@@ -377,7 +350,7 @@ def all_cells(connection: Connection, build_id: int) -> tuple[Ints, Ids, Metres]
 def cell_segments(connection: Connection, build_id: int, cells: Ints | None) -> tuple[Ids, Ids]:
     """Trajectory and position of the segments filed in these cells, or in all; mostly in filed order."""
     connection.as_written()
-    layout = Layout([("trajectory_id", "int4"), ("seq", "int4")])
+    layout = Layout("trajectory_id int4, seq int4")
     wanted = None if cells is None else "{" + ",".join(map(str, cells)) + "}"
     query = sql.SQL("SELECT {} FROM {}({}, {}::bigint[])").format(
         column_list(layout.names),

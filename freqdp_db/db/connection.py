@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
-from datetime import datetime
 from decimal import Decimal
 from functools import cached_property, lru_cache, partial
 from string import Formatter
@@ -26,7 +25,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import kwargs_row
 
 from freqdp_db import errors
-from freqdp_db.db.names import postgis_schema, with_postgis
+from freqdp_db.db.names import postgis_schema
 from freqdp_db.db.rights import ROLES, remedy_for
 from freqdp_db.errors import BadInput, Busy, ConnectionFailed
 from freqdp_db.settings import Settings, libpq_is_configured, load_settings
@@ -213,12 +212,14 @@ class Connection(Session):
         """A statement, or a part of one, with its names in place."""
         if not isinstance(query, str):
             return sql.Composed([query])
+        own = {"p": self.schema, "r": self.release_schema}
         named = {name for _, name, _, _ in Formatter().parse(query) if name} - parts.keys()
-        schemas = {"p": self.schema, "r": self.release_schema}
-        own = {name: sql.Identifier(schemas[name]) for name in named & schemas.keys()}
         # only a statement that needs it is refused where PostGIS is missing
-        postgis = self.postgis if named - own.keys() else ""
-        return with_postgis(postgis, query, **own, **parts)
+        names = {
+            n: sql.Identifier(own[n]) if n in own else sql.Identifier(self.postgis, n)
+            for n in named
+        }
+        return sql.SQL(query).format(**names, **parts)
 
     @cached_property
     def postgis(self) -> str:
@@ -705,7 +706,9 @@ _TRY = _TAKE + " SKIP LOCKED"
 # Who locks a row writes the number of its transaction there. Of sessions of other users, only their
 # number and name can be read.
 _HOLDER = (
-    "SELECT a.pid, a.usename, a.application_name, a.xact_start FROM {p}.lock l "
+    "SELECT format('process %%s (%%s)', a.pid, concat_ws(', ', nullif(a.application_name, ''), "
+    "'user ' || a.usename, 'since ' || to_char(a.xact_start, 'YYYY-MM-DD HH24:MI:SS TZ'))) "
+    "FROM {p}.lock l "
     "JOIN pg_catalog.pg_locks t ON t.locktype = 'transactionid' AND t.transactionid = l.xmax "
     "AND t.granted JOIN pg_catalog.pg_stat_activity a ON a.pid = t.pid "
     "WHERE l.kind = %s AND l.number = %s"
@@ -729,9 +732,8 @@ def hold(
             if connection.execute(_TRY, [kind, number]).fetchone() is not None:
                 yield
                 return
-            holder = connection.execute(_HOLDER, [kind, number]).fetchone()
+            by = connection.one_value(_HOLDER, [kind, number]) or "another session"
         if not wait:
-            by = _describe_holder(*holder) if holder else "another session"
             raise Busy(f"{what} is being worked on by {by}", remedy="wait until it has finished")
         time.sleep(_SECONDS_BETWEEN)
 
@@ -746,14 +748,6 @@ def wait_for(connection: Connection, kind: str, number: int = 0) -> None:
     """Take the lock until the end of this transaction, after whoever has it."""
     connection.execute(_MAKE, [kind, number])
     connection.execute(_TAKE, [kind, number])
-
-
-def _describe_holder(*holder: object) -> str:
-    pid, user, application, since = holder
-    known = [application, f"user {user}"]
-    if isinstance(since, datetime):
-        known.append(f"since {since:%Y-%m-%d %H:%M:%S %Z}")
-    return f"process {pid} ({', '.join(str(k) for k in known if k)})"
 
 
 # Tables of ours that are called by a number: which there are.

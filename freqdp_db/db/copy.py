@@ -27,7 +27,7 @@ from psycopg.waiting import Ready, Wait
 
 from freqdp_db.db.connection import Connection, Database, column_list
 from freqdp_db.errors import BadData
-from freqdp_db.model.arrays import Ints, Metres, offsets_from, rows_of
+from freqdp_db.model.arrays import Flags, Ints, Metres, offsets_from, rows_of
 from freqdp_db.model.trajectories import (
     MM_PER_M,
     Codes,
@@ -42,6 +42,7 @@ ColumnType: TypeAlias = str
 # What a column of this type is on the wire, big-endian; its width follows.
 WIRE: dict[ColumnType, str] = {
     "char": "S1",
+    "bool": "u1",
     "int2": ">i2",
     "int4": ">i4",
     "int8": ">i8",
@@ -79,22 +80,23 @@ _RANGE = np.dtype(
 
 
 class Layout:
-    """The columns of a fixed-width row, and the record type that the wire has for it."""
+    """The columns of a fixed-width row, and the record type that the wire has for it.
 
-    def __init__(self, columns: Sequence[tuple[str, ColumnType]]) -> None:
-        self.columns = list(columns)
+    columns: names and types, as in `seq int4, at timestamptz`.
+    """
+
+    def __init__(self, columns: str) -> None:
+        self.columns = columns
+        named = [column.split() for column in columns.split(",")]
+        self.names = [name for name, _ in named]
         fields: list[tuple[str, str]] = [("_count", ">i2")]
-        for name, kind in self.columns:
+        for name, kind in named:
             fields += [(f"_len_{name}", ">i4"), (name, WIRE[kind])]
         self.dtype = np.dtype(fields)
         self._frame = np.zeros(1, self.dtype)
-        self._frame["_count"] = len(self.columns)
-        for name, _ in self.columns:
-            self._frame[f"_len_{name}"] = self.dtype.fields[name][0].itemsize  # type: ignore[index]
-
-    @property
-    def names(self) -> list[str]:
-        return [name for name, _ in self.columns]
+        self._frame["_count"] = len(named)
+        for name in self.names:
+            self._frame[f"_len_{name}"] = self.dtype[name].itemsize
 
     def pack(self, **arrays: Any) -> NDArray[Any]:
         """Rows for the wire. A scalar fills its column."""
@@ -111,11 +113,9 @@ class Layout:
                 raise BadData("the server sent a NULL or a value of another width than declared")
 
 
-POINTS = Layout(
-    [("trajectory_id", "int8"), ("seq", "int4"), ("sampled_at", "timestamptz"), ("geom", "point")]
-)
+POINTS = Layout("trajectory_id int8, seq int4, sampled_at timestamptz, geom point")
 """Rows of released samples."""
-AREAS = Layout([*POINTS.columns, ("area", "box"), ("during", "tstzrange")])
+AREAS = Layout(f"{POINTS.columns}, area box, during tstzrange")
 """Of a generalised release: where and when each sample may have been."""
 
 
@@ -165,11 +165,12 @@ def point_coordinates(blobs: NDArray[np.void]) -> tuple[NDArray[np.float64], NDA
     return points["x"].astype(np.float64), points["y"].astype(np.float64)
 
 
-def box_coordinates(blobs: NDArray[np.void]) -> tuple[NDArray[np.float64], ...]:
+def box_coordinates(blobs: NDArray[np.void]) -> tuple[Metres, Metres, Metres, Metres]:
     """x_min, y_min, x_max, y_max of a column of boxes, as `box_bytes` makes them."""
     corners = np.ascontiguousarray(blobs).view(_BOX)["corners"]
-    low, high = corners[:, 0], corners[:, 2]
-    return tuple(side.astype(np.float64) for side in (low[:, 0], low[:, 1], high[:, 0], high[:, 1]))
+    sides = (corners[:, 0, 0], corners[:, 0, 1], corners[:, 2, 0], corners[:, 2, 1])
+    west, south, east, north = (side.astype(np.float64) for side in sides)
+    return west, south, east, north
 
 
 def range_times(blobs: NDArray[np.void]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -317,9 +318,7 @@ def write_records(
     once it commits, visible to all; otherwise the first reader writes every page a second time.
     """
     statement = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT binary{})").format(
-        relation,
-        column_list(columns),
-        sql.SQL(", FREEZE" if created_here else ""),
+        relation, column_list(columns), sql.SQL(", FREEZE" if created_here else "")
     )
     with connection.cursor() as cursor, cursor.copy(statement) as copy:
         copy.write(_HEADER)
@@ -348,16 +347,8 @@ def _send_all(pgconn: PGconn) -> PQGen[None]:
 
 
 RUN_COLUMNS = ["trajectory_id", "location_id", "seq", "loss_m"]
-RUN_HEADS = Layout([("trajectory_id", "int4"), ("location_id", "int4"), ("edits", "int4")])
-_RUN = Layout(
-    [
-        ("release_id", "int4"),
-        ("step", "int2"),
-        ("operation", "char"),
-        ("trajectory_id", "int4"),
-        ("location_id", "int4"),
-    ]
-)
+RUN_HEADS = Layout("trajectory_id int4, location_id int4, edits int4")
+_RUN = Layout("release_id int4, step int2, operation char, trajectory_id int4, location_id int4")
 _RUNS = 1 << 16
 """Runs that are encoded at a time."""
 _ARRAY = np.dtype(
@@ -536,27 +527,38 @@ def encode_lines(
 
 
 def encode_columns(
-    kinds: Sequence[tuple[str, str]], columns: Mapping[str, Any]
+    kinds: Sequence[tuple[str, str]],
+    columns: Mapping[str, Any],
+    present: Mapping[str, Flags] | None = None,
 ) -> NDArray[np.uint8]:
-    """Rows of columns without NULLs: arrays of numbers, lists of text, lists of geometries (EWKB)."""
+    """Rows of columns: arrays of what `WIRE` has, lists of text, lists of geometries (EWKB).
+
+    NULL is None in a list; present: of an array with NULLs, which rows have a value.
+    """
     rows = len(columns[kinds[0][0]])
     if not rows:
         return np.zeros(0, np.uint8)
     one = np.ones(rows, np.int64)
     pieces: list[Piece] = [(np.full(rows, len(kinds), ">i2"), one)]
     for name, kind in kinds:
-        if kind in WIRE:
-            numbers = np.empty(rows, [("size", ">i4"), ("value", WIRE[kind])])
-            numbers["size"], numbers["value"] = numbers.dtype["value"].itemsize, columns[name]
-            pieces.append((numbers, one))
+        if kind not in WIRE:
+            there = np.array([v is not None for v in columns[name]])
+            given = (v for v in columns[name] if v is not None)
+            texts = [v.encode() if isinstance(v, str) else bytes(v) for v in given]
+            sizes = np.full(rows, -1)
+            sizes[there] = [len(text) for text in texts]
+            joined = np.frombuffer(bytearray().join(texts), "u1")
+            pieces += [(sizes.astype(">i4"), one), (joined, np.maximum(sizes, 0))]
+            continue
+        items = np.empty(rows, _item(kind))
+        items["size"], items["value"] = items.dtype["value"].itemsize, columns[name]
+        known = None if present is None else present.get(name)
+        if known is None or known.all():
+            pieces.append((items, one))
         else:
-            texts = [v.encode() if isinstance(v, str) else bytes(v) for v in columns[name]]
-            sizes = np.fromiter(map(len, texts), np.int64, rows)
-            pieces += [
-                (sizes.astype(">i4"), one),
-                (np.frombuffer(bytearray().join(texts), "u1"), sizes),
-            ]
-    if all(kind in WIRE for _, kind in kinds):
+            sizes = np.where(known, items["size"], -1)
+            pieces += [(sizes.astype(">i4"), one), (items["value"][known], known.astype(np.int64))]
+    if all(counts is one for _, counts in pieces):
         return np.concatenate([p.view("u1").reshape(rows, -1) for p, _ in pieces], axis=1).ravel()
     return join_pieces(*pieces)
 

@@ -13,12 +13,7 @@ from typing import Any, LiteralString
 from psycopg import errors as driver_errors
 from psycopg import sql
 
-from freqdp_db.db.connection import (
-    Connection,
-    Database,
-    column_list,
-    translated,
-)
+from freqdp_db.db.connection import Connection, Database, column_list, translated
 from freqdp_db.db.names import find_postgis
 from freqdp_db.db.published import (
     LOCK_TIMEOUT,
@@ -39,6 +34,7 @@ from freqdp_db.db.source import (
     key_of,
     relation_exists,
     relations_of,
+    schema_exists,
 )
 from freqdp_db.db.tables import insert_rows, update_rows
 from freqdp_db.errors import BadInput, Busy, PermissionMissing, SchemaInUse
@@ -83,10 +79,6 @@ class _Target:
 
     def has(self, relation: str) -> bool:
         return relation_exists(self.connection, self.schema, relation)
-
-    def has_schema(self, name: str) -> bool:
-        query = "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = %s)"
-        return bool(self.connection.one_value(query, [name]))
 
     def has_analysts(self) -> bool:
         query = "SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = %s)"
@@ -261,7 +253,7 @@ def prepare(source: Connection, target: Database) -> None:
     with _opened(target) as there:
         schema = there.schema
         _require_fit(source, there)
-        if not there.has_schema(schema):
+        if not schema_exists(there.connection, schema):
             try:
                 # waits for another session that is making it
                 there.run("CREATE SCHEMA {}", sql.Identifier(schema))
@@ -296,7 +288,7 @@ def _shape(connection: Connection, schema: str) -> dict[str, str]:
 def _require_fit(source: Connection, there: _Target) -> None:
     """Refuse a database that holds more than releases, or cannot hold them."""
     private = there.database.settings.schema
-    if there.has_schema(private):
+    if schema_exists(there.connection, private):
         raise BadInput(
             f"the database of [[to]] has the schema {private}: its logins can see counts and sizes of "
             "private tables",

@@ -55,11 +55,7 @@ class DatasetRow:
         """What a guarantee for one of its objects is for."""
         stretch = self.unit.removeprefix("person").removeprefix("-") or None
         return ProtectedUnit(
-            format_name(self.mapping.object),
-            self.source,
-            self.persons,
-            stretch,
-            self.unit_timezone,
+            format_name(self.mapping.object), self.source, self.persons, stretch, self.unit_timezone
         )
 
     def require_build(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -20,7 +21,7 @@ from freqdp_db.db.connection import (
     pinned,
     translated,
 )
-from freqdp_db.errors import Busy
+from freqdp_db.errors import AlreadyExists, BudgetExceeded, Busy
 
 # Rebuilds of a dataset, and equal requests, would only find each other busy. `now()` is the time of
 # the statement here: a transaction of one statement. A worker that asks holds nothing: if a job is its
@@ -115,19 +116,26 @@ class JobView:
 
 
 def request_release(
-    connection: Connection,
-    dataset: str,
-    document: dict[str, Any],
-    schedule_id: int | None = None,
+    connection: Connection, dataset: str, document: dict[str, Any], schedule_id: int | None = None
 ) -> int:
     """Ask, or be refused, as anybody does in SQL."""
-    options = {k: v for k, v in document.items() if k != "method"}
-    asked = (dataset, document["method"], None, Jsonb(options, as_json))
-    job_id = int(connection.call("request_release", *asked))
+    job_id = int(connection.call("request_release", *_arguments(dataset, document)))
     if schedule_id is not None:
         query = "UPDATE {p}.job_queue SET schedule_id = %s WHERE job_id = %s"
         connection.execute(query, [schedule_id, job_id])
     return job_id
+
+
+def require_accepted(database: Database, dataset: str, document: dict[str, Any]) -> None:
+    """Refuse what `request_release` would refuse now, if it is not the budget or a release of that name."""
+    with suppress(AlreadyExists, BudgetExceeded), database.begin() as connection:
+        connection.call("check_request", *_arguments(dataset, document))
+
+
+def _arguments(dataset: str, document: dict[str, Any]) -> tuple[Any, ...]:
+    """Those of the SQL functions that take a request."""
+    options = {key: value for key, value in document.items() if key != "method"}
+    return dataset, document["method"], None, Jsonb(options, as_json)
 
 
 def cancel_job(database: Database, job_id: int) -> str:
@@ -287,18 +295,6 @@ class WorkerRow:
 
 
 @dataclass(frozen=True)
-class PhaseProgress:
-    """Where the work is: a phase, and how much of it is done."""
-
-    phase: str
-    done: int
-    total: int | None
-    unit: str
-    seconds: float
-    """Since the phase began."""
-
-
-@dataclass(frozen=True)
 class HeartbeatReply:
     """What a sign of life was answered with."""
 
@@ -363,16 +359,18 @@ class LeaseConnection:
         self._values = job.holding(lease=lease_s)
         self._connection: psycopg.Connection[Any] | None = None
 
-    def beat(self, step: PhaseProgress | None) -> HeartbeatReply:
-        """Renew the lease. Raises ConnectionFailed if the server cannot be reached."""
+    def beat(self, progress: dict[str, Any] | None) -> HeartbeatReply:
+        """Renew the lease. Raises ConnectionFailed if the server cannot be reached.
+
+        progress: columns of `job_progress`, and the seconds since the phase began.
+        """
         with translated():
             if self._connection is None or self._connection.closed:
                 self._connection = self._database.open_connection(autocommit=True)
             with pinned(self._connection) as connection:
                 row = connection.execute(self._in_schema(_BEAT), self._values).fetchone()
-                if row is not None and step is not None:
-                    values = {**self._values, **vars(step)}
-                    connection.execute(self._in_schema(_PROGRESS), values)
+                if row is not None and progress is not None:
+                    connection.execute(self._in_schema(_PROGRESS), self._values | progress)
         return HeartbeatReply(held=row is not None, cancelled=row is not None and bool(row[0]))
 
     def _in_schema(self, statement: LiteralString) -> sql.Composed:

@@ -10,11 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from psycopg import Rollback
 
-from freqdp_db.db.connection import (
-    Connection,
-    Database,
-    Session,
-)
+from freqdp_db.db.connection import Connection, Database, Session
 from freqdp_db.db.names import format_name, format_relation
 from freqdp_db.db.source import Mapping
 from freqdp_db.errors import NotFound
@@ -194,7 +190,7 @@ def chain_faults(database: Database) -> list[dict[str, Any]]:
             fault = "an entry is missing before it"
         elif row["previous_hash"] != (last["hash"] if follows else ""):
             fault = "does not follow the entry before it"
-        elif row["hash"] != entry_hash(**row):
+        elif row["hash"] != entry_hash(row):
             fault = "was changed"
         else:
             fault = None
@@ -205,32 +201,19 @@ def chain_faults(database: Database) -> list[dict[str, Any]]:
     return faults
 
 
-def entry_hash(
-    *,
-    account_id: int,
-    entry: int,
-    kind: str,
-    amount: Decimal,
-    release_id: int | None,
-    reason: str,
-    actor: str,
-    at: str,
-    previous_hash: str,
-    hash: str,
-    begins: str | None = None,
-    ends: str | None = None,
-) -> str:
+def entry_hash(row: dict[str, Any]) -> str:
     """SHA-256 of a row of `spend`, whose own `hash` is not part of it; as SQL's `entry_hash` writes it.
 
-    at: seconds since 1970; begins, ends: the same, of the time whose data it was spent on.
+    `at` is in seconds since 1970, and so are `begins` and `ends` of the time whose data it was spent on.
     """
-    number = f"{amount:f}"
+    number = f"{row['amount']:f}"
     if "." in number:
         number = number.rstrip("0").rstrip(".")
-    during = [_microseconds(end) for end in (begins, ends) if end is not None]
+    release, reason, actor = row["release_id"], row["reason"], row["actor"]
     parts = (
-        account_id, entry, kind, number, "-" if release_id is None else release_id,
-        len(reason), reason, len(actor), actor, _microseconds(at), previous_hash, *during,
+        row["account_id"], row["entry"], row["kind"], number, "-" if release is None else release,
+        len(reason), reason, len(actor), actor, _microseconds(row["at"]), row["previous_hash"],
+        *(_microseconds(end) for end in (row["begins"], row["ends"]) if end is not None),
     )  # fmt: skip
     return hashlib.sha256("|".join(map(str, parts)).encode()).hexdigest()
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Sequence
-from string import Formatter
-from typing import TYPE_CHECKING, Any, LiteralString
+from typing import TYPE_CHECKING
 
 from psycopg import sql
 
@@ -144,13 +143,6 @@ def geometry_type(postgis: str, kind: str, srid: int) -> sql.Composed:
     return sql.SQL("{}({}, {})").format(
         sql.Identifier(postgis, "geometry"), sql.SQL(kind), sql.Literal(srid)
     )
-
-
-def with_postgis(postgis: str, text: LiteralString, **values: Any) -> sql.Composed:
-    """A statement with these values; other names in braces, such as {st_x}, are PostGIS's."""
-    named = {name for _, name, _, _ in Formatter().parse(text) if name}
-    functions = {name: sql.Identifier(postgis, name) for name in named - values.keys()}
-    return sql.SQL(text).format(**functions, **values)
 
 
 # Columns with few values, as numbers: rows of one width.

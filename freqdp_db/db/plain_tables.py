@@ -14,25 +14,13 @@ import psycopg
 from numpy.typing import NDArray
 from psycopg import sql
 
-from freqdp_db.db.connection import (
-    Connection,
-    column_list,
-)
-from freqdp_db.db.copy import (
-    POSTGRES_EPOCH_US,
-    WIRE,
-    Piece,
-    join_pieces,
-    point_bytes,
-    write_records,
-)
-from freqdp_db.db.names import (
-    format_relation,
-    geometry_type,
-)
-from freqdp_db.db.source import columns_of, definition_of, is_table, relation_exists
+from freqdp_db.db.connection import Connection, column_list
+from freqdp_db.db.copy import POSTGRES_EPOCH_US, encode_columns, point_bytes, write_records
+from freqdp_db.db.names import format_relation, geometry_type
+from freqdp_db.db.source import columns_of, definition_of, is_table, relation_exists, schema_exists
 from freqdp_db.db.source_maps import select_roads
 from freqdp_db.errors import AlreadyExists, BadInput, FreqdpError
+from freqdp_db.model.arrays import Flags
 
 T = TypeVar("T")
 Mode = Literal["create", "replace", "append"]
@@ -106,43 +94,23 @@ def _ahead(items: Iterable[T]) -> Iterator[T]:
 
 
 def encode(table: PlainTable, chunk: Chunk) -> NDArray[np.uint8]:
-    """Rows of binary COPY: of each field the length of its value, -1 for NULL, and the value."""
-    rows = len(next(iter(chunk.values())))
-    one = np.ones(rows, np.int64)
-    pieces: list[Piece] = [(np.full(rows, len(table.columns), ">i2"), one)]
-    for column in table.columns:
-        values = chunk[column.name]
-        if column.kind in ("text", "line"):
-            texts = (
-                [_line(v, table.srid) for v in values] if column.kind == "line" else list(values)
-            )
-            sizes = np.array([-1 if text is None else len(text) for text in texts], ">i4")
-            joined = b"".join(text for text in texts if text is not None)
-            field: Piece = (np.frombuffer(joined, np.uint8), np.maximum(sizes, 0).astype(np.int64))
-        else:
-            there, wire = _wire(column, np.asarray(values), table.srid)
-            items = wire[there]
-            sizes = np.where(there, items.itemsize, -1).astype(">i4")
-            field = (items, there.astype(np.int64))
-        pieces += [(sizes, one), field]
-    return join_pieces(*pieces)
-
-
-def _wire(
-    column: Column, values: NDArray[Any], srid: int
-) -> tuple[NDArray[np.bool_], NDArray[Any]]:
-    """Which rows have a value, and the column as the wire has it."""
-    there = np.ones(len(values), np.bool_)
-    if column.kind == "point":
-        return np.isfinite(values).all(axis=1), point_bytes(values[:, 0], values[:, 1], srid)
-    if column.kind == "bool":
-        return there, values.astype("u1")
-    if column.kind == "timestamptz":
-        there = values != _NO_TIME
-        values = np.where(there, values, POSTGRES_EPOCH_US) - POSTGRES_EPOCH_US
-    elif column.kind == "float8":
-        there = ~np.isnan(values)
-    return there, values.astype(WIRE[column.kind])
+    """Rows of binary COPY."""
+    columns: dict[str, Any] = {}
+    present: dict[str, Flags] = {}
+    for name, kind in (kinds := [(column.name, column.kind) for column in table.columns]):
+        values = chunk[name]
+        if kind == "line":
+            values = [_line(line, table.srid) for line in values]
+        elif kind == "point":
+            present[name] = np.isfinite(values).all(axis=1)
+            values = point_bytes(values[:, 0], values[:, 1], table.srid)
+        elif kind == "timestamptz":
+            present[name] = values != _NO_TIME
+            values = np.where(present[name], values, POSTGRES_EPOCH_US) - POSTGRES_EPOCH_US
+        elif kind == "float8":
+            present[name] = ~np.isnan(values)
+        columns[name] = values
+    return encode_columns(kinds, columns, present)
 
 
 def _line(points: NDArray[np.float64], srid: int) -> bytes:
@@ -209,9 +177,8 @@ def check_target(connection: Connection, table: PlainTable, mode: Mode) -> bool:
 
 
 def _create(connection: Connection, place: tuple[str, str], table: PlainTable) -> None:
-    known = connection.execute("SELECT FROM pg_namespace WHERE nspname = %s", [place[0]]).fetchone()
     # IF NOT EXISTS asks for the right to create a schema even where it exists
-    if known is None:
+    if not schema_exists(connection, place[0]):
         connection.execute("CREATE SCHEMA {name}", name=sql.Identifier(place[0]))
     columns = sql.SQL(", ").join(
         sql.SQL("{} {}").format(

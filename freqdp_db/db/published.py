@@ -8,23 +8,15 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date, datetime
-from functools import cached_property, wraps
-from typing import Any, Concatenate, LiteralString, ParamSpec
+from functools import cached_property
+from typing import Any, LiteralString
 
 import numpy as np
 import sqlalchemy as sa
-from numpy.typing import NDArray
 from psycopg import errors as driver_errors
 from psycopg import sql
 
-from freqdp_db.db.connection import (
-    Connection,
-    Database,
-    Session,
-    column_list,
-    in_range,
-    translated,
-)
+from freqdp_db.db.connection import Connection, Database, Session, column_list, in_range, translated
 from freqdp_db.db.copy import (
     AREAS,
     POINTS,
@@ -82,8 +74,7 @@ def require_exists(session: Session, relation: tuple[str, str]) -> None:
     """Refuse if a relation of a published release was dropped or renamed by hand."""
     if not relation_exists(session, *relation):
         raise VerificationFailed(
-            missing_message(*relation),
-            remedy="rename it back, or withdraw the release",
+            missing_message(*relation), remedy="rename it back, or withdraw the release"
         )
 
 
@@ -324,7 +315,11 @@ class ReleaseReader:
         self.views = [r for r in relations if r not in self.tables]
         # of a series, an id is one window's
         self.has_trajectories = f"{name}_line" in relations and self.catalog["series"] != name
-        self.trips = self._filled(f"{name}_trip")
+        trips, filled = f"{name}_trip", "SELECT EXISTS (SELECT FROM {trips})"
+        there = trips in self.tables and connection.one_value(
+            filled, trips=sql.Identifier(schema, trips)
+        )
+        self.trips = trips if there else None
         """The table of trips, if there are any. Releases of 0.3.0 have a view, which computes them."""
         self.has_areas = "area" in columns_of(connection, (schema, relations[0]))
         self._time = sql.Identifier(_stored_name(connection, (schema, relations[0]), "sampled_at"))
@@ -352,14 +347,6 @@ class ReleaseReader:
             found[name] = tuple(self._connection.first_column(query))
         return found
 
-    def _filled(self, relation: str) -> str | None:
-        """The name of a table if it is one and has rows."""
-        named = sql.Identifier(self._schema, relation)
-        filled = "SELECT EXISTS (SELECT FROM {relation})"
-        if relation in self.tables and self._connection.one_value(filled, relation=named):
-            return relation
-        return None
-
     def _sql(self, text: LiteralString, **values: Any) -> sql.Composed:
         return self._connection.text(text, points=self._points, **values)
 
@@ -384,8 +371,7 @@ class ReleaseReader:
 
     def columns(self, table: str) -> dict[str, str]:
         """The columns of one of its relations, and their types."""
-        columns = columns_of(self._connection, (self._schema, table)).values()
-        return {column.name: column.shown for column in columns}
+        return dict(_columns_shown(self._connection, table))
 
     def comments(self, table: str) -> dict[str, str]:
         """What the columns of one of its relations say of themselves."""
@@ -447,7 +433,7 @@ class ReleaseReader:
         shown |= {name: self._column(name) for name in ("geom", "area") if name in shown}
         shown["sampled_at"] = self._time
         kept = {f"kept_{n}": name for n, name in enumerate(self.kept_columns)}
-        layout = Layout([*layout.columns, *((number, "int4") for number in kept)])
+        layout = Layout(", ".join([layout.columns, *(f"{number} int4" for number in kept)]))
         shown |= {
             number: number_of_value(sql.Identifier(name), self.kept_values[name])
             for number, name in kept.items()
@@ -459,13 +445,18 @@ class ReleaseReader:
         )
         for records in read_records(self._connection.driver, query, layout):
             x, y = point_coordinates(records["geom"])
+            areas = None
+            if self.has_areas:
+                sides = box_coordinates(records["area"])
+                begin, end = range_times(records["during"])
+                areas = ReadAreas(*sides, begin + POSTGRES_EPOCH_US, end + POSTGRES_EPOCH_US)
             yield Samples(
                 trajectory_id=records["trajectory_id"].astype(np.int64),
                 seq=records["seq"].astype(np.int64),
                 at_us=records["sampled_at"].astype(np.int64) + POSTGRES_EPOCH_US,
                 x=x,
                 y=y,
-                areas=_read_areas(records) if self.has_areas else None,
+                areas=areas,
                 kept=tuple(records[number].astype(np.int16) for number in kept),
             )
 
@@ -482,39 +473,27 @@ class ReleaseReader:
             yield from copy.rows()
 
 
-def _read_areas(records: NDArray[Any]) -> ReadAreas:
-    begin, end = range_times(records["during"])
-    west, south, east, north = box_coordinates(records["area"])
-    return ReadAreas(west, south, east, north, begin + POSTGRES_EPOCH_US, end + POSTGRES_EPOCH_US)
-
-
 # Locks on what analysts read: never waited for long, because whoever waits holds others up.
 
 
-P = ParamSpec("P")
 LOCK_TIMEOUT = "2s"
 _ATTEMPTS = 15
 _SECONDS_BETWEEN = 1.0
 
 
-def retry_on_lock_timeout(work: Callable[Concatenate[bool, P], None]) -> Callable[P, None]:
+def retry_on_lock_timeout(work: Callable[[bool], None]) -> None:
     """Try a transaction that limits its waiting again, some times, while others are in the way.
 
-    Its first argument is whether to point the views of the newest release at it. In the end it is done
-    without: whoever reads one of these for hours keeps nothing else from being published.
+    work: is told whether to point the views of the newest release at it. In the end it is done without:
+    whoever reads one of these for hours keeps nothing else from being published.
     """
-
-    @wraps(work)
-    def tried(*args: P.args, **kwargs: P.kwargs) -> None:
-        for _ in range(_ATTEMPTS):
-            try:
-                work(True, *args, **kwargs)
-                return
-            except Busy:
-                time.sleep(_SECONDS_BETWEEN)
-        work(False, *args, **kwargs)
-
-    return tried
+    for _ in range(_ATTEMPTS):
+        try:
+            work(True)
+            return
+        except Busy:
+            time.sleep(_SECONDS_BETWEEN)
+    work(False)
 
 
 # `<dataset>_current`, `_current_line`, ...: views of the newest release that is granted; for each series of
@@ -625,10 +604,21 @@ def show_newest(connection: Connection, dataset_id: int, series: str | None) -> 
     dataset = _lock_dataset(connection, dataset_id)
     newest = _newest(connection, dataset_id, series)
     for part, name in current_names(dataset, series).items():
-        if newest is None:
-            _drop(connection, dataset_id, series, part, name)
-        else:
-            _point_at(connection, dataset_id, newest, part, name)
+        now: list[tuple[str, str]] = []
+        if newest is not None and part in (newest.relations or ()):
+            now = _columns_shown(connection, newest.name + part)
+        before = _columns_shown(connection, name)
+        if not now or (before and before != now[: len(before)]):
+            # another SRID, or areas no longer: a view's columns can neither change their type nor go
+            _drop_current(connection, dataset_id, series, part, name)
+        if newest is not None and now:
+            connection.call("show_current", newest.release_id, part)
+
+
+def _columns_shown(connection: Connection, relation: str) -> list[tuple[str, str]]:
+    """Names and types of the columns of a relation of the release schema."""
+    columns = columns_of(connection, (connection.release_schema, relation)).values()
+    return [(column.name, column.shown) for column in columns]
 
 
 def _newest(session: Session, dataset_id: int, series: str | None) -> ReleaseRow | None:
@@ -661,10 +651,7 @@ def show_pending(database: Database) -> None:
 
 
 def is_shown(
-    connection: Connection,
-    dataset: str,
-    series: str | None,
-    newest: tuple[str, int | None] | None,
+    connection: Connection, dataset: str, series: str | None, newest: tuple[str, int | None] | None
 ) -> bool:
     """Whether the views say that they show this release; readers need not wait to hear it again."""
     said = {found.comment for found in _named_as_current(connection, dataset, series)}
@@ -685,34 +672,8 @@ def _whose(dataset: str, series: str | None) -> str:
     return f"dataset {dataset}" + ("" if series is None else f", series {series}")
 
 
-def _point_at(
-    connection: Connection,
-    dataset_id: int,
-    release: Any,
-    part: str,
-    name: str,
-) -> None:
-    """Let a view show a part of this release; if it has none, there is no view."""
-    schema = connection.release_schema
-    before, now = (
-        [(column.name, column.shown) for column in columns_of(connection, (schema, r)).values()]
-        for r in (name, release.name + part)
-    )
-    if part not in release.relations:
-        now = []
-    if not now or (before and before != now[: len(before)]):
-        # another SRID, or areas no longer: a view's columns can neither change their type nor go
-        _drop(connection, dataset_id, release.series, part, name)
-    if now:
-        connection.call("show_current", release.release_id, part)
-
-
-def _drop(
-    connection: Connection,
-    dataset_id: int,
-    series: str | None,
-    part: str,
-    name: str,
+def _drop_current(
+    connection: Connection, dataset_id: int, series: str | None, part: str, name: str
 ) -> None:
     schema = connection.release_schema
     _require_no_dependents(connection, schema, name)
@@ -733,25 +694,25 @@ def _drop(
 # waits for readers and for views that hang on the tables, and is tried again.
 
 
-@retry_on_lock_timeout
 def approve_release(
-    show: bool,
-    database: Database,
-    release: ReleaseRow,
-    check: Callable[[Connection], None],
+    database: Database, release: ReleaseRow, check: Callable[[Connection], None]
 ) -> None:
     """Grant a release that was held, say so in the catalogue, and show it as the newest: at once.
 
     check: raises, in the same transaction, if it must not be granted.
     """
-    with database.begin() as connection:
-        check(connection)
-        connection.limit_waiting(LOCK_TIMEOUT)
-        connection.call("approve_release", release.release_id)
-        update_rows(connection, "catalog", {"name": release.name}, granted=True)
-        connection.call("grant_release", release.release_id)
-        if show and release.window is None:
-            show_newest(connection, release.dataset_id, release.series)
+
+    def grant(show: bool) -> None:
+        with database.begin() as connection:
+            check(connection)
+            connection.limit_waiting(LOCK_TIMEOUT)
+            connection.call("approve_release", release.release_id)
+            update_rows(connection, "catalog", {"name": release.name}, granted=True)
+            connection.call("grant_release", release.release_id)
+            if show and release.window is None:
+                show_newest(connection, release.dataset_id, release.series)
+
+    retry_on_lock_timeout(grant)
 
 
 def revoke_release(database: Database, release: ReleaseRow) -> None:
@@ -819,11 +780,7 @@ def _is_current(connection: Connection, release: ReleaseRow) -> bool:
 
 
 def showing(
-    connection: Connection,
-    schema: str,
-    relations: Sequence[str],
-    dataset: str,
-    series: str | None,
+    connection: Connection, schema: str, relations: Sequence[str], dataset: str, series: str | None
 ) -> list[str]:
     """The views over the newest release of a dataset or a series that read these relations."""
     found = {tuple(v) for of in relations for _, *v in dependent_views(connection, schema, of)}

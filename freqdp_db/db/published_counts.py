@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from psycopg import sql
 
 from freqdp_db.db.connection import Connection, Database, column_list
-from freqdp_db.db.copy import ColumnType, Layout, read_arrays
+from freqdp_db.db.copy import Layout, read_arrays
 from freqdp_db.db.source import relation_exists
 from freqdp_db.model.arrays import Ints, Metres
 
@@ -18,21 +18,11 @@ _WEB_MERCATOR = 3857
 """Keeps shapes: what a map is drawn in."""
 _MOST_DRAWN = 150_000
 """Of more zones the outlines are not read: pictures show districts."""
-_NUMBERS: list[tuple[str, ColumnType]] = [
-    ("value", "int8"), ("margin", "float8"), ("estimate", "float8"),
-]  # fmt: skip
-_VISITS = Layout([("zone", "int8"), ("bin", "int4"), *_NUMBERS])
-_FLOWS = Layout([("origin", "int8"), ("destination", "int8"), ("bin", "int4"), *_NUMBERS])
-_ROADS = Layout(
-    [
-        ("road", "int8"),
-        ("bin", "int4"),
-        *_NUMBERS,
-        ("mean_kmh", "float8"),
-        ("mean_margin", "float8"),
-    ]
-)
-_CORNERS = Layout([("zone", "int8"), ("ring", "int8"), ("x", "float8"), ("y", "float8")])
+_NUMBERS = "value int8, margin float8, estimate float8"
+_VISITS = Layout(f"zone int8, bin int4, {_NUMBERS}")
+_FLOWS = Layout(f"origin int8, destination int8, bin int4, {_NUMBERS}")
+_ROADS = Layout(f"road int8, bin int4, {_NUMBERS}, mean_kmh float8, mean_margin float8")
+_CORNERS = Layout("zone int8, ring int8, x float8, y float8")
 
 Columns = dict[str, NDArray[Any]]
 

@@ -14,13 +14,7 @@ from psycopg import sql
 from psycopg.types.json import Jsonb
 
 from freqdp_db.db.builds import BuildRow
-from freqdp_db.db.connection import (
-    Connection,
-    Database,
-    Session,
-    as_json,
-    wait_for,
-)
+from freqdp_db.db.connection import Connection, Database, Session, as_json, wait_for
 from freqdp_db.db.copy import (
     RUN_COLUMNS,
     ArrayDumper,
@@ -111,7 +105,7 @@ _SELECT = (
     "SELECT r.*, b.time_window AS window, b.kept -> 'columns' AS kept "
     "FROM {p}.release r JOIN {p}.build b USING (build_id) "
 )
-_KEY = Layout([("trajectory_id", "int4"), ("released_id", "int8")])
+_KEY = Layout("trajectory_id int4, released_id int8")
 
 
 def select_releases(session: Session, condition: LiteralString, *values: Any) -> list[ReleaseRow]:
@@ -213,7 +207,7 @@ def commit_draw(
     """Commit a step's draw; with the first one, the key that hides the objects."""
     with database.begin() as connection:
         if key is not None:
-            layout = Layout([("release_id", "int4"), *_KEY.columns])
+            layout = Layout(f"release_id int4, {_KEY.columns}")
             packed = layout.pack(
                 release_id=release_id, trajectory_id=np.arange(len(key)), released_id=key
             )
@@ -282,16 +276,9 @@ def record_release(
     series: str | None = None,
 ) -> ReleaseRow:
     """Record a release and book what it spends, or refuse both."""
-    query = (
-        "SELECT {p}.record_release(%s::text, %s::int, %s::text, %s::jsonb, %s::boolean, "
-        "%s::boolean, %s::text, %s::jsonb, %s::text)"
-    )
-    values = [
-        name, build_id, method, Jsonb(parameters, as_json), grantable, held, software,
-        Jsonb(guarantee), series,
-    ]  # fmt: skip
+    asked = method, Jsonb(parameters, as_json), grantable, held, software, Jsonb(guarantee), series
     try:
-        release_id = connection.one_value(query, values)
+        release_id = connection.call("record_release", name, build_id, *asked)
     except psycopg.errors.UniqueViolation:
         raise AlreadyExists(
             f"there is a release {name!r} already", remedy="choose another name with [[name]]"
@@ -316,11 +303,7 @@ class ReleaseOfSameRows:
 
 
 def releases_of_same_rows(
-    session: Session,
-    account_id: int,
-    *,
-    build: BuildRow | None = None,
-    running: bool = False,
+    session: Session, account_id: int, *, build: BuildRow | None = None, running: bool = False
 ) -> list[ReleaseOfSameRows]:
     """Releases that analysts may read, of sources that read the rows of this account's; newest first.
 
@@ -452,25 +435,11 @@ def measured_value(database: Database, release_id: int, name: str) -> float | No
 # numbers: the view `step_value` has a row for each value.
 
 Part: TypeAlias = Literal["draw", "log"]
-_OWNER: list[tuple[str, Any]] = [("release_id", "int4"), ("step", "int2")]
 _TARGETS: dict[type, tuple[str, Layout, tuple[str, ...]]] = {
-    TfTargets: (
-        "tf_target",
-        Layout([("location_id", "int4"), ("tf", "int4"), ("target", "int4")]),
-        ("location_id",),
-    ),
+    TfTargets: ("tf_target", Layout("location_id int4, tf int4, target int4"), ("location_id",)),
     PfTargets: (
         "pf_target",
-        Layout(
-            [
-                ("trajectory_id", "int4"),
-                ("location_id", "int4"),
-                ("stage", "int2"),
-                ("rank", "int2"),
-                ("pf", "int4"),
-                ("target", "int4"),
-            ]
-        ),
+        Layout("trajectory_id int4, location_id int4, stage int2, rank int2, pf int4, target int4"),
         ("trajectory_id", "rank"),
     ),
 }
@@ -500,7 +469,7 @@ def save_columns(
         return
     if type(columns) in _TARGETS:
         name, own, _ = _TARGETS[type(columns)]
-        layout = Layout([*_OWNER, *own.columns])
+        layout = Layout(f"release_id int4, step int2, {own.columns}")
         values = dict(
             zip(own.names, (getattr(columns, f.name) for f in fields(columns)), strict=True)
         )

@@ -55,7 +55,7 @@ _ADMIN_WRITES = {
     "dataset": (
         "INSERT",
         "UPDATE (dropped_at, region, period, srid, max_exposure, time_unit, keep_columns)",
-    ),
+    )
 }
 _READ_ALSO = (
     "account", "population", "population_source", "spend", "budget", "edit", "step_value",

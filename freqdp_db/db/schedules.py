@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 import shlex
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, LiteralString
 
 import psycopg
-from psycopg.types.json import Jsonb
 
-from freqdp_db.db.connection import (
-    Connection,
-    Database,
-    Session,
-    as_json,
-    from_json,
-    translated,
-)
+from freqdp_db.db.connection import Connection, Database, Session, as_json, from_json, translated
 from freqdp_db.db.jobs import request_release
-from freqdp_db.errors import AlreadyExists, BudgetExceeded, FreqdpError, NotFound
+from freqdp_db.errors import AlreadyExists, FreqdpError, NotFound
 
 _SELECT: LiteralString = (
     "SELECT s.schedule_id, s.name, s.dataset_id, d.name AS dataset, s.request::text, s.cron, s.timezone, "
@@ -104,14 +95,6 @@ def insert_schedule(
     return schedule_id
 
 
-def require_accepted(database: Database, dataset: str, document: dict[str, Any]) -> None:
-    """Refuse what `request_release` would refuse now, if it is not the budget or a release of that name."""
-    options = {key: value for key, value in document.items() if key != "method"}
-    asked = (dataset, document["method"], None, Jsonb(options, as_json))
-    with suppress(AlreadyExists, BudgetExceeded), database.begin() as connection:
-        connection.call("check_request", *asked)
-
-
 def is_taken(connection: Connection, name: str) -> bool:
     """Whether a series is called so, or an active schedule."""
     query = (
@@ -155,10 +138,7 @@ def ask(connection: Connection, schedule: ScheduleRow, window: str | None = None
 
 
 def advance(
-    connection: Connection,
-    schedule_id: int,
-    next_at: datetime,
-    next_window: str | None,
+    connection: Connection, schedule_id: int, next_at: datetime, next_window: str | None
 ) -> None:
     query = (
         "UPDATE {p}.schedule SET next_at = %s, next_window = %s, last_at = now() "
@@ -177,10 +157,7 @@ def end_schedule(session: Session, schedule_id: int, reason: str) -> None:
 
 
 def record_refusal(
-    connection: Connection,
-    schedule: ScheduleRow,
-    error: FreqdpError,
-    window: str | None = None,
+    connection: Connection, schedule: ScheduleRow, error: FreqdpError, window: str | None = None
 ) -> None:
     """A refused job, so that the refusal stands where people look for jobs."""
     request = schedule.request if window is None else {**schedule.request, "window": window}

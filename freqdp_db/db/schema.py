@@ -21,16 +21,10 @@ from psycopg import sql
 
 import freqdp_db
 from freqdp_db import errors
-from freqdp_db.db.connection import (
-    PINNED_PATH,
-    Connection,
-    Database,
-    as_json,
-    from_json,
-    login_of,
-)
+from freqdp_db.db.connection import PINNED_PATH, Connection, Database, as_json, from_json, login_of
 from freqdp_db.db.names import find_postgis, format_name, literal, postgis_schema, quoted
 from freqdp_db.db.rights import ROLES, grant_statements, role_statement
+from freqdp_db.db.source import schema_exists
 from freqdp_db.db.tables import Names
 from freqdp_db.model.documents import Document, not_in_json
 from freqdp_db.settings import Settings
@@ -45,8 +39,8 @@ RECORDED = re.compile(
 """How `sql_object` names what it records, for Python and PostgreSQL. Who runs `init` drops what it names:
 nothing else may be there."""
 _FILE = re.compile(r"^(?P<number>\d{3})_(?P<name>\w+)\.(?P<kind>view|function)\.sql$")
-# Every function is taken from PUBLIC where it is made: with its types, as an upgrade drops it.
-_IDENTITY = re.compile(r"^REVOKE ALL ON (?P<identity>FUNCTION .+) FROM PUBLIC;$", re.MULTILINE)
+# An object as its comment names it: of a function with its types, as an upgrade drops it.
+_IDENTITY = re.compile(r"^COMMENT ON (?P<identity>(FUNCTION|VIEW) .+?) IS\b", re.MULTILINE)
 
 
 def resource(folder: str) -> Path:
@@ -58,11 +52,7 @@ def resource(folder: str) -> Path:
 
 def render(text: str, names: Names) -> str:
     """Put this installation's names into a SQL text: ${private} quoted, ${private:name} as a literal."""
-    schemas = {
-        "private": names.schema,
-        "release": names.release_schema,
-        "postgis": names.postgis,
-    }
+    schemas = {"private": names.schema, "release": names.release_schema, "postgis": names.postgis}
     roles = {kind: f"{names.schema}_{kind}" for kind in ("runner", "analyst")}
     for word, name in schemas.items():
         text = text.replace(f"${{{word}}}", quoted(name))
@@ -100,12 +90,15 @@ def load_objects(names: Names) -> tuple[SqlObject, ...]:
             raise RuntimeError(f"sql/{file.relative_to(root)} is not named NNN_object.kind.sql")
         text = file.read_text(encoding="utf-8")
         found = _IDENTITY.search(text)
-        identity = f"{match['kind'].upper()} ${{private}}.{match['name']}"
+        if found is None:
+            raise RuntimeError(f"sql/{file.relative_to(root)} has no comment on its object")
+        if match["kind"] == "function":
+            text += f"REVOKE ALL ON {found['identity']} FROM PUBLIC;\n"
         objects.append(
             SqlObject(
                 path=str(file.relative_to(root)),
                 kind=match["kind"],
-                identity=found["identity"] if found else identity,
+                identity=found["identity"],
                 text=render(text, names),
                 hash=hashlib.sha256(text.encode()).hexdigest(),
             )
@@ -384,7 +377,10 @@ def upgrade(
             return result
         _become_owner(connection, names)
         _create_schemas(connection, names)
-        _lock_version(connection, names.schema)
+        if current_revision(connection, names.schema) is not None:
+            # one `init` at a time, once there is something to upgrade; nobody but the owner can lock it so
+            version = f"{quoted(names.schema)}.schema_version"
+            _run(connection, f"LOCK TABLE {version} IN SHARE ROW EXCLUSIVE MODE")
         # another one may have been at work meanwhile
         current = is_current()
         _require_free_names(connection, names, result.revision_before)
@@ -490,8 +486,7 @@ def _run(connection: Connection, statement: str) -> None:
 
 def _create_schemas(connection: Connection, names: Names) -> None:
     for schema in (names.schema, names.release_schema):
-        query = "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = %s)"
-        if not connection.one_value(query, [schema]):
+        if not schema_exists(connection, schema):
             _require_may_create(connection, schema)
             try:
                 # waits for another session that is making it
@@ -500,12 +495,6 @@ def _create_schemas(connection: Connection, names: Names) -> None:
                         _run(connection, statement)
             except (psycopg.errors.UniqueViolation, psycopg.errors.DuplicateSchema):
                 continue  # that one has made it meanwhile
-
-
-def _lock_version(connection: Connection, schema: str) -> None:
-    """One `init` at a time, once there is something to upgrade. Nobody but the owner can lock it so."""
-    if current_revision(connection, schema) is not None:
-        _run(connection, f"LOCK TABLE {quoted(schema)}.schema_version IN SHARE ROW EXCLUSIVE MODE")
 
 
 def _require_may_create(connection: Connection, schema: str) -> None:

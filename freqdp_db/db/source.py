@@ -11,15 +11,8 @@ from typing import Any, LiteralString
 
 from psycopg import sql
 
-from freqdp_db.db.connection import (
-    Connection,
-    Session,
-)
-from freqdp_db.db.names import (
-    format_name,
-    format_relation,
-    parse_relation,
-)
+from freqdp_db.db.connection import Connection, Session
+from freqdp_db.db.names import format_name, format_relation, parse_relation
 from freqdp_db.errors import BadInput, NotFound, PermissionMissing
 
 INTEGERS = {"int2", "int4", "int8"}
@@ -69,6 +62,11 @@ def catalog_value(
 
 def relation_exists(session: Session, schema: str, relation: str) -> bool:
     return catalog_value(session, "true", (schema, relation)) is not None
+
+
+def schema_exists(session: Session, name: str) -> bool:
+    query = "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = %s)"
+    return bool(session.one_value(query, [name]))
 
 
 def is_table(session: Session, relation: tuple[str, str]) -> bool:

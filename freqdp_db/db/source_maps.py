@@ -19,9 +19,9 @@ from freqdp_db.model.arrays import offsets_of
 from freqdp_db.model.trajectories import Points
 from freqdp_db.roads.network import RoadRows
 
-_POINTS = Layout([("x", "float8"), ("y", "float8"), ("category", "int4")])
-_ROADS = Layout([("id", "int8"), ("source", "int8"), ("target", "int8"), ("oneway", "int2")])
-_CORNERS = Layout([("id", "int8"), ("x", "float8"), ("y", "float8")])
+_POINTS = Layout("x float8, y float8, category int4")
+_ROADS = Layout("id int8, source int8, target int8, oneway int2")
+_CORNERS = Layout("id int8, x float8, y float8")
 
 # How edge tables of pgRouting, osm2pgrouting, osm2po and OSMnx call the columns of roads.
 _KNOWN_NAMES: dict[str, tuple[str, ...]] = {

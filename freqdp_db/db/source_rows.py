@@ -20,14 +20,8 @@ from numpy.typing import NDArray
 from psycopg import sql
 
 from freqdp_db.db.connection import Connection
-from freqdp_db.db.copy import ColumnType, Layout, native, read_arrays, read_records
-from freqdp_db.db.names import (
-    as_text,
-    number_of_value,
-    postgis_schema,
-    trusted_postgis,
-    with_postgis,
-)
+from freqdp_db.db.copy import Layout, native, read_arrays, read_records
+from freqdp_db.db.names import as_text, number_of_value, trusted_postgis
 from freqdp_db.db.source import (
     INTEGERS,
     NUMBERS,
@@ -87,7 +81,6 @@ class SourceReader:
     ) -> None:
         """srid: geometries of others are left out; None: none are. part: only these rows."""
         self._connection = connection
-        self._postgis = postgis_schema(connection)
         self._condition = mapping.filter
         trusted = trusted_postgis(connection) if mapping.filter else None
         if trusted is not None:
@@ -97,7 +90,7 @@ class SourceReader:
                     sql.Identifier(trusted)
                 )
             )
-        self._relation, self._mapping = as_samples(relation, mapping, self._postgis)
+        self._relation, self._mapping = as_samples(connection, relation, mapping)
         self._part = part or SourcePart()
         self.hash_seed = self._part.hash_seed
         columns, mapped = self._relation.columns, self._mapping
@@ -124,7 +117,7 @@ class SourceReader:
 
     def _sql(self, text: LiteralString, **values: Any) -> sql.Composed:
         """A statement over the names of the mapping, and functions of PostGIS."""
-        return with_postgis(self._postgis, text, **self._names, **values)
+        return self._connection.text(text, **self._names, **values)
 
     def _position(self, srid: int | None) -> dict[str, sql.Composable]:
         """Where a row is, what is wrong with its position, and the SRID that all rows have."""
@@ -140,11 +133,11 @@ class SourceReader:
         declared, column = self._relation.columns[mapped.geom], sql.Identifier(mapped.geom)
 
         def of(text: LiteralString) -> sql.Composable:
-            return with_postgis(self._postgis, text, geom=geometry, column=column, srid=srid)
+            return self._connection.text(text, geom=geometry, column=column, srid=srid)
 
         geometry: sql.Composable = column
         if declared.type == "geography":
-            geometry = with_postgis(self._postgis, "{column}::{geometry}", column=column)
+            geometry = self._connection.text("{column}::{geometry}", column=column)
         found = {
             # an empty point has coordinates that are not numbers
             "x": of("coalesce({st_x}({geom}), 'NaN'::float8)"),
@@ -280,7 +273,7 @@ class SourceReader:
             raise BadInput(
                 f"[[where]] {condition!r}: {error.diag.message_primary}",
                 remedy="write functions, operators and types with their schema: "
-                f"{self._postgis}.ST_X(geom), a OPERATOR({self._postgis}.&&) b"
+                f"{self._connection.postgis}.ST_X(geom), a OPERATOR({self._connection.postgis}.&&) b"
                 if unknown
                 else "give one condition, as it would stand after WHERE, without a semicolon",
             ) from None
@@ -364,11 +357,10 @@ class SourceReader:
 
     def rows(self, on_rows: Callable[[int], None]) -> Iterator[dict[str, NDArray[Any]]]:
         """All rows that `count` leaves in, in chunks of columns: object, at, x, y, and kept."""
-        when: ColumnType = "float8" if self.epoch else "timestamptz"
-        columns = [("object", "int8"), ("at", when), ("x", "float8"), ("y", "float8")]
+        columns = f"object int8, at {'float8' if self.epoch else 'timestamptz'}, x float8, y float8"
         more: sql.Composable = sql.SQL("")
         if self._kept:
-            columns.append(("kept", "int2"))
+            columns += ", kept int2"
             more = sql.SQL(", {}").format(self._kept_code())
         query = self._sql(
             "SELECT {number}, {moment}, {x}, {y}{more} FROM {rows}{where}",
@@ -419,27 +411,22 @@ def read_anchors(
             f"anchors:{relation.schema}.{relation.name} has {len(geometries)} geometry columns",
             remedy="name a table or view with one column of points",
         )
-    postgis, geom = postgis_schema(connection), sql.Identifier(geometries[0])
-
-    def of(text: LiteralString) -> sql.Composed:
-        return with_postgis(postgis, text, geom=geom, relation=relation.identifier)
-
-    query = of(
+    read: dict[str, Any] = {"geom": sql.Identifier(geometries[0]), "relation": relation.identifier}
+    ((srids, others),) = connection.execute(
         "SELECT array_agg(DISTINCT {st_srid}({geom})) FILTER (WHERE {geom} IS NOT NULL), "
-        "count(*) FILTER (WHERE {geometrytype}({geom}) <> 'POINT') FROM {relation}"
+        "count(*) FILTER (WHERE {geometrytype}({geom}) <> 'POINT') FROM {relation}",
+        **read,
     )
-    row = connection.driver.execute(query).fetchone()
-    assert row is not None
-    srids, others = row
     if srids is None or len(srids) != 1 or srids[0] == 0 or others:
         raise BadInput(
             f"anchors:{relation.schema}.{relation.name} does not hold points of one SRID",
             remedy="every row needs a point, all with the same SRID",
         )
-    query = of(
-        "SELECT {st_x}({geom}), {st_y}({geom}) FROM {relation} WHERE {st_x}({geom}) IS NOT NULL"
+    query = connection.text(
+        "SELECT {st_x}({geom}), {st_y}({geom}) FROM {relation} WHERE {st_x}({geom}) IS NOT NULL",
+        **read,
     )
-    places = read_arrays(connection.driver, query, Layout([("x", "float8"), ("y", "float8")]))
+    places = read_arrays(connection.driver, query, Layout("x float8, y float8"))
     return places["x"], places["y"], int(srids[0])
 
 
@@ -464,14 +451,16 @@ def line_with_times(relation: Relation, name: str | None) -> bool:
     return column is not None and geometry_kind(column) in (f"{_LINE}M", f"{_LINE}ZM")
 
 
-def as_samples(relation: Relation, mapping: Mapping, postgis: str) -> tuple[Relation, Mapping]:
+def as_samples(
+    connection: Connection, relation: Relation, mapping: Mapping
+) -> tuple[Relation, Mapping]:
     """The relation with a row for each sample, and which of its columns holds what."""
     named = (mapping.time, mapping.geom, mapping.lon, mapping.lat)
     both_ends = any(text and column_pair(relation.columns, text) for text in named)
     if not both_ends and not _has_lines(relation, mapping):
         return relation, mapping
     relation.column("[[object]]", mapping.object)
-    return _ends(relation, mapping) if both_ends else _lines(relation, mapping, postgis)
+    return _ends(relation, mapping) if both_ends else _lines(connection, relation, mapping)
 
 
 def _has_lines(relation: Relation, mapping: Mapping) -> bool:
@@ -522,7 +511,9 @@ def _ends(relation: Relation, mapping: Mapping) -> tuple[Relation, Mapping]:
     )
 
 
-def _lines(relation: Relation, mapping: Mapping, postgis: str) -> tuple[Relation, Mapping]:
+def _lines(
+    connection: Connection, relation: Relation, mapping: Mapping
+) -> tuple[Relation, Mapping]:
     """The points of each line."""
     assert mapping.geom is not None
     line = relation.column("[[geom]]", mapping.geom)
@@ -537,12 +528,11 @@ def _lines(relation: Relation, mapping: Mapping, postgis: str) -> tuple[Relation
                 remedy="name a column with an array of the times of its points with [[time]]; or use "
                 "lines with M, in Unix seconds",
             )
-        samples = with_postgis(
-            postgis,
+        samples = connection.text(
             "LEFT JOIN LATERAL {st_dumppoints}({line}::{geometry}) AS sample (path, geom) ON true",
             **names,
         )
-        at = with_postgis(postgis, "{st_m}(sample.geom)")
+        at = connection.text("{st_m}(sample.geom)")
         when = RelationColumn(_TIME, "float8", "double precision")
     else:
         kind = time.type.removeprefix("_")
@@ -552,8 +542,7 @@ def _lines(relation: Relation, mapping: Mapping, postgis: str) -> tuple[Relation
                 remedy="it must be an array with a time for each point of the line; leave [[time]] out if "
                 "M is the time, in Unix seconds",
             )
-        samples = with_postgis(
-            postgis,
+        samples = connection.text(
             "LEFT JOIN LATERAL ROWS FROM ({st_dumppoints}({line}::{geometry}), unnest({times})) "
             "AS sample (path, geom, at) ON true",
             **names,

@@ -57,10 +57,8 @@ _STRAIGHT_DEGREES, _STRAIGHT_UNITS = 0.01, 1000.0
 
 Later: TypeAlias = Callable[[], AbstractContextManager[Connection]]
 _ZONES = "[[zones]]"
-_CORNERS = Layout(
-    [("n", "int4"), ("part", "int4"), ("ring", "int4"), ("x", "float8"), ("y", "float8")]
-)
-_PLACES = Layout([("c", "int8"), ("r", "int8")])
+_CORNERS = Layout("n int4, part int4, ring int4, x float8, y float8")
+_PLACES = Layout("c int8, r int8")
 _SHAPES: LiteralString = """
 SELECT {st_asewkb}({st_multi}({st_normalize}({st_transform}(geom, {shown}))), 'NDR')
 FROM ({zones}) z ORDER BY n

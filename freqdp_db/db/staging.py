@@ -11,14 +11,10 @@ from typing import Any
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
-from freqdp_db.db.connection import (
-    Connection,
-    Database,
-    is_free,
-    numbers_left,
-)
+from freqdp_db.db.connection import Connection, Database, DatabaseRef, is_free, numbers_left
 from freqdp_db.db.copy import write_records, writing_once
 from freqdp_db.db.published import LOCK_TIMEOUT, next_version, retry_on_lock_timeout, show_newest
+from freqdp_db.db.releases import ReleaseRow
 from freqdp_db.db.source import relations_of
 from freqdp_db.db.tables import insert_rows
 from freqdp_db.errors import AlreadyExists, BadInput, Busy
@@ -32,10 +28,15 @@ _STAGING = re.compile(r"staging_(?P<number>\d+)(_[a-z_]+)?")
 class Staging:
     """The tables of a release that is being written: private, and of the owner's."""
 
-    database: Database
+    reach: DatabaseRef
     release_id: int
     method: str
     srid: int
+
+    @property
+    def database(self) -> Database:
+        """In a worker, its own."""
+        return self.reach.database()
 
     def name_of(self, relation: Relation) -> tuple[str, str]:
         """The schema and the name of a staged table."""
@@ -138,35 +139,36 @@ def _cut_off(name: str) -> str:
     return name.encode()[:MAX_IDENTIFIER_BYTES].decode(errors="ignore")
 
 
-@retry_on_lock_timeout
 def publish(
-    show: bool,
     database: Database,
-    release_id: int,
-    name: str,
-    dataset_id: int,
+    release: ReleaseRow,
     relations: tuple[Relation, ...],
     comments: dict[str, dict[str, str]],
     catalog: dict[str, Any],
 ) -> None:
     """Move the staged tables into the release schema: all or nothing, and never waiting for long.
 
-    show: as the newest of its dataset or series, too. comments: of each suffix; see `Relation.comments`.
+    comments: of each suffix; see `Relation.comments`.
     """
     published = (
         "UPDATE {p}.release SET state = 'published', published_at = now(), rows = %s, version = %s "
         "WHERE release_id = %s RETURNING published_at"
     )
-    with database.begin() as connection:
-        connection.limit_waiting(LOCK_TIMEOUT)
-        require_free_name(connection, name, relations)
-        version = next_version(connection, dataset_id)
-        connection.call("publish_tables", release_id, Jsonb(comments))
-        parts = [name + relation.suffix for relation in relations]
-        row = {"name": name, "version": version, "relations": parts, **catalog}
-        published_at = connection.one_value(published, [catalog["rows"], version, release_id])
-        insert_rows(connection, "catalog", row | {"published_at": published_at})
-        if catalog["granted"]:
-            connection.call("grant_release", release_id)
-        if catalog["granted"] and show and catalog["time_window"] is None:
-            show_newest(connection, dataset_id, catalog["series"])
+
+    def attempt(show: bool) -> None:
+        with database.begin() as connection:
+            connection.limit_waiting(LOCK_TIMEOUT)
+            require_free_name(connection, release.name, relations)
+            version = next_version(connection, release.dataset_id)
+            connection.call("publish_tables", release.release_id, Jsonb(comments))
+            parts = [release.name + relation.suffix for relation in relations]
+            row = {"name": release.name, "version": version, "relations": parts, **catalog}
+            values = [catalog["rows"], version, release.release_id]
+            published_at = connection.one_value(published, values)
+            insert_rows(connection, "catalog", row | {"published_at": published_at})
+            if release.granted:
+                connection.call("grant_release", release.release_id)
+                if show and release.window is None:
+                    show_newest(connection, release.dataset_id, release.series)
+
+    retry_on_lock_timeout(attempt)

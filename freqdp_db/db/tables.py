@@ -144,10 +144,7 @@ def _dataset_tables(meta: sa.MetaData, own: str) -> None:
         column("created_by", sa.Text, server_default=sa.text("current_user")),
         column("dropped_at", AT, null=True),
         sa.Index(
-            "dataset_name_key",
-            "name",
-            unique=True,
-            postgresql_where=sa.text("dropped_at IS NULL"),
+            "dataset_name_key", "name", unique=True, postgresql_where=sa.text("dropped_at IS NULL")
         ),
     )
     sa.Table(
@@ -257,16 +254,6 @@ def _release_tables(meta: sa.MetaData, own: str, released: str) -> None:
             postgresql_where=sa.text("state IN ('running', 'published')"),
         ),
         sa.Index("release_request_idx", "request_hash"),
-    )
-    sa.Table(
-        "release_step",
-        meta,
-        key("release_id", refers_to=f"{own}.release.release_id"),
-        key("step", sa.SmallInteger),
-        *columns(sa.Text, "mechanism", "software"),
-        column("drawn", sa.Integer),
-        column("counts", pg.JSONB, null=True),
-        column("digest", sa.Text, null=True),
     )
     sa.Table(
         "catalog",

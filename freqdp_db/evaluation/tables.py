@@ -34,7 +34,7 @@ from freqdp_db.dataset.text_values import grid_metres
 from freqdp_db.db.builds import BuildRow, find_build, object_numbers
 from freqdp_db.db.connection import Database
 from freqdp_db.db.datasets import DatasetRow
-from freqdp_db.db.names import format_relation, postgis_schema
+from freqdp_db.db.names import format_relation
 from freqdp_db.db.source import check_mapping, definition_of, find_relation, read_name
 from freqdp_db.db.source_rows import SourceReader, as_samples, read_pairs
 from freqdp_db.errors import BadData, BadInput
@@ -153,7 +153,7 @@ def _read(
         mapping = read_mapping(relation, wanted)
         relation.column("[[trajectory]]", mapping.object)
         check_mapping(
-            *as_samples(relation, mapping, postgis_schema(connection)),
+            *as_samples(connection, relation, mapping),
             projected=asked.x is not None,
         )
         srid = find_srid(connection, relation, mapping, wanted)

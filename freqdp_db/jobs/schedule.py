@@ -10,11 +10,10 @@ from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
 
-from freqdp_db.db import schedules
+from freqdp_db.db import jobs, schedules
 from freqdp_db.db.builds import EVERY, find_build, find_window
 from freqdp_db.db.connection import Connection, Database
 from freqdp_db.db.datasets import DatasetRow, get_dataset
-from freqdp_db.db.jobs import kept_releases
 from freqdp_db.db.ledger import accounts_of_same_rows, budget_of
 from freqdp_db.db.releases import get_release
 from freqdp_db.db.schedules import ScheduleRow
@@ -219,7 +218,7 @@ def require_accepted(database: Database, dataset: DatasetRow, asked: JobRequest)
     document = asked.document()
     if asked.window is not None:
         document["window"] = _LAST[asked.window]
-    schedules.require_accepted(database, dataset.name, document)
+    jobs.require_accepted(database, dataset.name, document)
 
 
 def require_servable(database: Database, dataset: DatasetRow, asked: JobRequest) -> None:
@@ -244,7 +243,7 @@ def replaced_releases(database: Database, dataset_id: int, asked: JobRequest) ->
     """
     if asked.keep is None or (asked.series is not None and asked.window is not None):
         return []
-    granted = kept_releases(database, dataset_id, asked.series, held=False)
+    granted = jobs.kept_releases(database, dataset_id, asked.series, held=False)
     return [get_release(database, number).name for number in granted[asked.keep - 1 :]]
 
 

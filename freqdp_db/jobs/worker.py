@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field
 from enum import Enum
 from types import FrameType
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import freqdp_db
 from freqdp_db.dataset.building import build
@@ -21,7 +21,7 @@ from freqdp_db.db import jobs, schedules
 from freqdp_db.db.builds import ended_window, find_build, window_build
 from freqdp_db.db.connection import Connection, Database, Listener
 from freqdp_db.db.datasets import DatasetRow, get_dataset, living_dataset
-from freqdp_db.db.jobs import JobRow, LeaseConnection, PhaseProgress
+from freqdp_db.db.jobs import JobRow, LeaseConnection
 from freqdp_db.db.releases import ReleaseRow, get_release
 from freqdp_db.db.schema import require_current
 from freqdp_db.engines.partitions import LOCAL, Engine
@@ -66,7 +66,7 @@ class Reason(Enum):
 class _Phase:
     """A stage of the work, as people see it."""
 
-    name: str
+    phase: str
     of: int | None
     unit: str
     done: int = 0
@@ -77,6 +77,12 @@ class _Phase:
 
     def total(self, amount: int) -> None:
         self.of = amount
+
+    def columns(self) -> dict[str, Any]:
+        """As the heartbeat writes them."""
+        seconds = time.monotonic() - self.start
+        own = {"phase": self.phase, "done": self.done, "total": self.of, "unit": self.unit}
+        return own | {"seconds": seconds}
 
 
 class JobProgress(Progress):
@@ -95,13 +101,10 @@ class JobProgress(Progress):
     def close(self, stage: Stage) -> None:
         self._open = [phase for phase in self._open if phase is not stage]
 
-    def step(self) -> PhaseProgress | None:
-        """The newest phase that is open, else the last one."""
+    def columns(self) -> dict[str, Any] | None:
+        """Of the newest phase that is open, else of the last one."""
         phase = self._open[-1] if self._open else self._last
-        if phase is None:
-            return None
-        seconds = time.monotonic() - phase.start
-        return PhaseProgress(phase.name, phase.done, phase.of, phase.unit, seconds)
+        return None if phase is None else phase.columns()
 
 
 class Heartbeat:
@@ -148,7 +151,7 @@ class Heartbeat:
             while not self._ended.wait(self._every):
                 now = time.monotonic()
                 try:
-                    beat = self._line.beat(self._progress.step())
+                    beat = self._line.beat(self._progress.columns())
                 except FreqdpError:
                     # the server may be back in a moment; the work has a connection of its own
                     continue
@@ -195,8 +198,15 @@ def perform(
     require_readable(database, asked.request.method, asked.request.values, job.askers)
     if job.release_id is None:
         made = _begin(database, job, asked, progress, engine)
+    elif (release := get_release(database, job.release_id)).state == "running":
+        made = run(database, release, progress, engine=engine)
+    elif release.state == "published":
+        made = Outcome(release, existed=False, resumed=True)
     else:
-        made = _go_on(database, get_release(database, job.release_id), progress, engine)
+        raise NotFound(
+            f"release {release.name!r} was taken back while the job was under way",
+            remedy="ask for a new one",
+        )
     release = made.release
     try:
         if release.held and not asked.hold:
@@ -208,26 +218,13 @@ def perform(
     return made, _retire(database, release.dataset_id, asked)
 
 
-def _go_on(database: Database, release: ReleaseRow, progress: Progress, engine: Engine) -> Outcome:
-    if release.state == "running":
-        return run(database, release, progress, engine=engine)
-    if release.state != "published":
-        raise NotFound(
-            f"release {release.name!r} was taken back while the job was under way",
-            remedy="ask for a new one",
-        )
-    return Outcome(release, existed=False, resumed=True)
-
-
 def _begin(
     database: Database, job: JobRow, asked: JobRequest, progress: Progress, engine: Engine
 ) -> Outcome:
     dataset = _dataset(database, job.dataset_id)
     build_id = None
     if asked.window is not None:
-        build_id = _build_window(
-            database, job, dataset, asked.window, asked.rebuild, progress, engine
-        )
+        build_id = _build_window(database, job, dataset, asked, progress, engine)
     elif asked.rebuild and job.build_id is None:
         read = dataset.current_build
         if read is None or not _is_fresh(database, job, read):
@@ -241,29 +238,30 @@ def _begin(
     return anonymize(
         database,
         dataset,
-        asked.request,
+        asked,
         progress,
-        name=asked.name,
-        new_draw=asked.new_draw,
-        hold_back=asked.hold,
         recorded=recorded,
         replaces=() if asked.hold else replaced_releases(database, dataset.dataset_id, asked),
         engine=engine,
         build_id=build_id,
-        series=asked.series,
     )
 
 
 def _build_window(
-    database: Database, job: JobRow, dataset: DatasetRow, window: str, rebuild: bool,
-    progress: Progress, engine: Engine,
-) -> int:  # fmt: skip
+    database: Database,
+    job: JobRow,
+    dataset: DatasetRow,
+    asked: JobRequest,
+    progress: Progress,
+    engine: Engine,
+) -> int:
     """The build of the window that is asked for: what an earlier attempt has read, or read now."""
     if job.build_id is not None and find_build(database, job.build_id).dropped_at is None:
         return job.build_id
-    ended = ended_window(database, window, dataset.mapping.timezone)
+    assert asked.window is not None, "a window is asked for"
+    ended = ended_window(database, asked.window, dataset.mapping.timezone)
     made = window_build(database, dataset.dataset_id, ended.time_window)
-    if made is None or (rebuild and not _is_fresh(database, job, made)):
+    if made is None or (asked.rebuild and not _is_fresh(database, job, made)):
         made = build(database, dataset, progress, engine, ended).build_id
     jobs.record_build(database, job, made)
     return made

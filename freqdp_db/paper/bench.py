@@ -57,7 +57,7 @@ from freqdp_db.privacy.noise import SeededSource
 from freqdp_db.progress import Progress
 from freqdp_db.release.inputs import DEFAULT_MEMORY, search_within
 from freqdp_db.release.pipeline import anonymize
-from freqdp_db.release.request import Request
+from freqdp_db.release.request import JobRequest, Request
 from freqdp_db.search.nearest import Nearest, Queries
 from freqdp_db.search.stored import INDEX_BYTES
 
@@ -398,7 +398,7 @@ def _run_pipeline(
     with preparing.stage("copy floor"):
         measured = measure_floor(bench, built.build_id)
     part = find_dataset(bench, part.name)
-    anonymize_s, _ = _timed(lambda: anonymize(bench, part, request, releasing))
+    anonymize_s, _ = _timed(lambda: anonymize(bench, part, JobRequest(request), releasing))
     row = find_build(bench, built.build_id)
     return PipelineRun(
         trajectories=row.trajectories,

@@ -85,11 +85,7 @@ def linkable_releases(beside: Iterable[ReleaseOfSameRows]) -> list[ReleaseOfSame
 
 
 def not_covered_by_guarantee(
-    session: Session,
-    dataset: DatasetRow,
-    build: BuildRow,
-    method: Method,
-    name: str | None = None,
+    session: Session, dataset: DatasetRow, build: BuildRow, method: Method, name: str | None = None
 ) -> list[str]:
     """What a guarantee for an object does not cover beside other releases, for `not_protected`.
 

@@ -139,10 +139,7 @@ def require_public_inputs(
 
 
 def require_public_tables(
-    connection: Connection,
-    dataset: DatasetRow,
-    build: BuildRow,
-    request: Request,
+    connection: Connection, dataset: DatasetRow, build: BuildRow, request: Request
 ) -> None:
     """For persons, refuse tables that are taken as public and read the data: as they are now."""
     if request.method.unit != "person":

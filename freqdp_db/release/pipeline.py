@@ -17,7 +17,7 @@ import freqdp_db
 from freqdp_db.dataset.memory import load_build
 from freqdp_db.db import releases, staging
 from freqdp_db.db.builds import BuildRow, find_build, sweep_builds, window_name
-from freqdp_db.db.connection import Connection, Database, hold
+from freqdp_db.db.connection import Connection, Database, DatabaseRef, hold
 from freqdp_db.db.datasets import DatasetRow, get_dataset
 from freqdp_db.db.ledger import require_booked
 from freqdp_db.db.published import (
@@ -58,7 +58,7 @@ from freqdp_db.release.inputs import (
     require_public_tables,
     search_within,
 )
-from freqdp_db.release.request import Request, check_release_name
+from freqdp_db.release.request import JobRequest, Request, check_release_name
 from freqdp_db.release.table import Hashes, ReleaseRows, Stored, TablePart, tables_of
 from freqdp_db.release.verification import Replayed, Verified, read_draw, replay_steps
 
@@ -81,35 +81,27 @@ class Outcome:
 def anonymize(
     database: Database,
     dataset: DatasetRow,
-    request: Request,
+    asked: JobRequest,
     progress: Progress,
     *,
-    name: str | None = None,
-    new_draw: bool = False,
-    hold_back: bool = False,
     memory: int = DEFAULT_MEMORY,
     recorded: StoredStep | None = None,
     replaces: Collection[str] = (),
     engine: Engine = LOCAL,
     build_id: int | None = None,
-    series: str | None = None,
 ) -> Outcome:
     """Publish a release, or return, join or go on with the one that answers the same request.
 
-    hold_back: for curators only, until it is approved. So is every release of a dataset with a limit.
-    replaces: releases that the caller withdraws as soon as this one is published.
-    build_id: what it is made from, of a window; None: the dataset's current build. series: the one that it
-    belongs to.
+    It is held if that is asked for, and if its dataset has a limit. replaces: releases that the caller
+    withdraws as soon as this one is published. build_id: what it is made from, of a window; None: the
+    dataset's current build.
     """
-    if name is not None:
-        check_release_name(name)
+    if asked.name is not None:
+        check_release_name(asked.name)
     build = find_build(database, build_id or dataset.require_build())
-    require_partitioned(request.method, engine)
+    require_partitioned(asked.request.method, engine)
     require_declared(database)
-    release, fresh = _find_or_record(
-        database, dataset, build, request, name, new_draw, hold_back, recorded, replaces, series,
-        progress,
-    )  # fmt: skip
+    release, fresh = _find_or_record(database, dataset, build, asked, recorded, replaces, progress)
     if release.state == "published":
         return Outcome(release, existed=True)
     # also a fresh one: an equal request may have found the record and been quicker to start
@@ -121,23 +113,19 @@ def _find_or_record(
     database: Database,
     dataset: DatasetRow,
     build: BuildRow,
-    request: Request,
-    name: str | None,
-    new_draw: bool,
-    hold_back: bool,
+    asked: JobRequest,
     recorded: StoredStep | None,
     replaces: Collection[str],
-    series: str | None,
     progress: Progress,
 ) -> tuple[ReleaseRow, bool]:
     """Find the release of an equal request, or record a new one and its spend in one commit."""
-    held = request.grantable and (hold_back or dataset.max_exposure is not None)
-    request = request.with_facts(dataset, build)
+    request, series = asked.request.with_facts(dataset, build), asked.series
+    held = request.grantable and (asked.hold or dataset.max_exposure is not None)
     method, parameters = request.method.name, request.document()
     with database.begin() as connection:
         request_hash = releases.request_hash(connection, build.build_id, method, parameters)
         releases.lock_same_rows(connection, dataset.account_id)
-        if not new_draw:
+        if not asked.new_draw:
             known = releases.same_request(connection, request_hash, series)
             if known is not None:
                 _require_not_lost(connection, known)
@@ -146,16 +134,14 @@ def _find_or_record(
         require_public_inputs(connection, dataset, build, request)
         # what waits for a measurement alone is looked at now: later the budget would be spent
         refuse_conflicting_releases(
-            connection, dataset, request, hold_back,
-            build=build, replaces=replaces,
-        )  # fmt: skip
+            connection, dataset, request, asked.hold, build=build, replaces=replaces
+        )
         read_inputs(database, build, dataset.mapping.timezone, request.method, request.values)
         notes = notes_for_persons(database, dataset, build, request)
         for text in notes + notes_on_columns(request):
             progress.note(text)
         releases.lock_build(connection, build.build_id)
-        if name is None:
-            name = _default_name(connection, dataset, build, series)
+        name = asked.name or _default_name(connection, dataset, build, series)
         staging.require_free_name(connection, name, request.relations)
         if build.time_window is None:
             require_current_names_free(connection, dataset.name, series)
@@ -199,10 +185,7 @@ def _require_not_lost(connection: Connection, known: ReleaseRow) -> None:
 
 
 def _default_name(
-    connection: Connection,
-    dataset: DatasetRow,
-    build: BuildRow,
-    series: str | None,
+    connection: Connection, dataset: DatasetRow, build: BuildRow, series: str | None
 ) -> str:
     """<series>_<window>; or after its series or dataset, with the next number that no release has had."""
     if series is not None and build.time_window is not None:
@@ -378,7 +361,7 @@ def _carry_out(
         rows = ReleaseRows.of(request.method, state, world)
         tables = tables_of(request)
         staged = staging.Staging(
-            database, release.release_id, request.method.name, build.source_srid
+            DatabaseRef.of(database), release.release_id, request.method.name, build.source_srid
         )
         # workers write their part of all tables at once
         largest = tables[:1] if rows.in_order else tables
@@ -398,10 +381,7 @@ def _carry_out(
         )  # fmt: skip
         comments, entry = catalogue_entry(database, release, request, verified.rows, build.timezone)
         try:
-            staging.publish(
-                database, release.release_id, release.name, release.dataset_id,
-                request.relations, comments, entry,
-            )  # fmt: skip
+            staging.publish(database, release, request.relations, comments, entry)
         except SchemaInUse as error:
             raise SchemaInUse(
                 f"release {release.name!r} is made, but not published: {error.text}",

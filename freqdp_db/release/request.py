@@ -283,14 +283,15 @@ def check_keep(keep: int | None) -> int | None:
 
 @dataclass(frozen=True)
 class JobRequest:
-    """A request for a job: the release, and what belongs around it."""
+    """A request for a release, and what belongs around it; of a job, all of it."""
 
     request: Request
-    name: str | None
-    new_draw: bool
-    rebuild: bool
-    keep: int | None
+    name: str | None = None
+    new_draw: bool = False
+    rebuild: bool = False
+    keep: int | None = None
     hold: bool = False
+    """For curators only, until it is approved."""
     window: str | None = None
     """The window to release; of a schedule, what a window is: day, week or month."""
     series: str | None = None

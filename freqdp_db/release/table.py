@@ -69,12 +69,11 @@ class Stored:
 
 
 _LINE_ROWS = 1 << 20
-_DAY_ROWS = Layout([("trajectory_id", "int8"), ("day", "int4")])
+_DAY_ROWS = Layout("trajectory_id int8, day int4")
 _TRIP_ROWS = Layout(
-    [("trajectory_id", "int8"), ("trip", "int4"), ("start_at", "timestamptz"),
-     ("end_at", "timestamptz"), ("length_m", "float8"), ("places", "int4"), ("start_geom", "point"),
-     ("end_geom", "point")]
-)  # fmt: skip
+    "trajectory_id int8, trip int4, start_at timestamptz, end_at timestamptz, length_m float8, "
+    "places int4, start_geom point, end_geom point"
+)
 """What stands before the line in a row."""
 _CHUNK = 1 << 17
 
@@ -293,8 +292,7 @@ class ReleaseRows:
                 hashes[relation.suffix] = [blocks.digest()]
             return hashes
         run, numbers = staging.create_for_parts(tables), PerPartition(range(len(self.ids)))
-        about = (DatabaseRef.of(staging.database), staging.release_id, staging.method, staging.srid)
-        written = list(self.pieces.map(_write_part, about, run, numbers, tables))
+        written = list(self.pieces.map(_write_part, staging, run, numbers, tables))
         staging.forget_parts()
         stage.advance(self.rows)
         return {r.suffix: [hashes[r.suffix] for hashes in written] for r in tables}
@@ -333,16 +331,11 @@ def _counted(blocks: Blocks, stage: Stage) -> Iterator[Any]:
 
 
 def _write_part(
-    rows: Rows,
-    about: tuple[DatabaseRef, int, str, int],
-    run: int,
-    number: int,
-    tables: list[Relation],
+    rows: Rows, staging: Staging, run: int, number: int, tables: list[Relation]
 ) -> dict[str, str]:
     """For a worker: write its part of the staged tables, unless that was done before; their hashes."""
-    reach, release_id, method, srid = about
     blocks = {relation: Hashed(rows.blocks(relation)) for relation in tables}
-    Staging(reach.database(), release_id, method, srid).write_part(run, number, blocks)
+    staging.write_part(run, number, blocks)
     return {relation.suffix: hashed.digest() for relation, hashed in blocks.items()}
 
 

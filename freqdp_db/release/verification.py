@@ -237,7 +237,13 @@ def _verify(
             for table, stored in _published_tables(database, release, request).items()
         }
     with progress.stage("check by SQL"):
-        _require_checked(database, release)
+        # the server's own check: the frequencies in the published table
+        for found in check_release(database, release.name):
+            if not found.ok:
+                raise VerificationFailed(
+                    f"check_release: {found.what}: expected {found.expected:,}, found {found.found:,}",
+                    remedy="withdraw it; if nobody changed the table, report this as a fault of freqdp",
+                )
     return replayed.record(database, release, rows.shown, compared), replayed.state
 
 
@@ -333,13 +339,3 @@ def replay_steps(
         shown = Within(stage, samples, 2 * len(request.method.steps))
         state = run_steps(request.method, request.values, world, journal, shown)
     return Replayed(world.build, state, journal.checked)
-
-
-def _require_checked(database: Database, release: ReleaseRow) -> None:
-    """The server's own check: the frequencies in the published table; raises VerificationFailed."""
-    for found in check_release(database, release.name):
-        if not found.ok:
-            raise VerificationFailed(
-                f"check_release: {found.what}: expected {found.expected:,}, found {found.found:,}",
-                remedy="withdraw it; if nobody changed the table, report this as a fault of freqdp",
-            )

@@ -28,4 +28,3 @@ $body$;
 
 COMMENT ON FUNCTION ${private}.is_release_name(text) IS
 'Whether a release can be called so: up to 55 bytes, a name that a file can have, and not one of our own names.';
-REVOKE ALL ON FUNCTION ${private}.is_release_name(text) FROM PUBLIC;

@@ -14,4 +14,3 @@ BEGIN ATOMIC
 END;
 
 COMMENT ON FUNCTION ${private}.wake_workers() IS 'Tells workers that there may be something to do.';
-REVOKE ALL ON FUNCTION ${private}.wake_workers() FROM PUBLIC;

@@ -61,4 +61,3 @@ $body$;
 
 COMMENT ON FUNCTION ${private}.find_window(text, text) IS
 'A window of the calendar in a time zone: a day (2024-05-06), a week from Monday (2024-W19), a month (2024-05), yesterday, last-week or last-month; where it begins and ends, what the next one is called, and whether it is over. Nothing where there is no word. Refuses any other word (SQLSTATE QF001).';
-REVOKE ALL ON FUNCTION ${private}.find_window(text, text) FROM PUBLIC;

@@ -86,4 +86,3 @@ $body$;
 
 COMMENT ON FUNCTION ${private}.request_document(text, numeric, jsonb) IS
 'What is asked for, checked and with its defaults; refuses what `freqdp anonymize` would refuse (SQLSTATE QF001).';
-REVOKE ALL ON FUNCTION ${private}.request_document(text, numeric, jsonb) FROM PUBLIC;

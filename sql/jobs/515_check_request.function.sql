@@ -150,4 +150,3 @@ $body$;
 
 COMMENT ON FUNCTION ${private}.check_request(text, text, numeric, jsonb) IS
 'What is asked for, checked and with its defaults, if it could be served now; refuses what can be seen to be refused later (SQLSTATE class QF). Internal: called by request_release and by whoever makes a schedule.';
-REVOKE ALL ON FUNCTION ${private}.check_request(text, text, numeric, jsonb) FROM PUBLIC;

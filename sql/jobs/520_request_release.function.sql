@@ -21,4 +21,3 @@ $body$;
 
 COMMENT ON FUNCTION ${private}.request_release(text, text, numeric, jsonb) IS
 'Asks for a release by a method (required) and returns the number of its job at once; a worker does it. Options: the parameters of the method (the table `method` has them; all as in `freqdp anonymize`), as, new_draw, rebuild (make a new build first), keep (withdraw all but so many of the releases that were asked for with keep, of the same series), hold (for curators only, until it is approved), window (a day, week or month: 2024-05-06, yesterday, last-week), series (the table that the window becomes a part of; without a window, releases are called SERIES_1, SERIES_2, ..., and SERIES_current shows the newest). Bad requests are refused here (SQLSTATE class QF).';
-REVOKE ALL ON FUNCTION ${private}.request_release(text, text, numeric, jsonb) FROM PUBLIC;

@@ -32,4 +32,3 @@ $body$;
 
 COMMENT ON FUNCTION ${private}.cancel_job(bigint) IS
 'Cancels a job: at once while it waits (cancelled), soon if a worker is at it (cancelling). What it has spent stays spent.';
-REVOKE ALL ON FUNCTION ${private}.cancel_job(bigint) FROM PUBLIC;

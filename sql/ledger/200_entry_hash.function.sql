@@ -18,4 +18,3 @@ END;
 
 COMMENT ON FUNCTION ${private}.entry_hash(int, int, text, numeric, int, text, text, timestamptz, text, tstzrange) IS
 'SHA-256 of a ledger entry and of the entry before it.';
-REVOKE ALL ON FUNCTION ${private}.entry_hash(int, int, text, numeric, int, text, text, timestamptz, text, tstzrange) FROM PUBLIC;

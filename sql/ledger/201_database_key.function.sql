@@ -8,4 +8,3 @@ END;
 
 COMMENT ON FUNCTION ${private}.database_key() IS
 'Which database OIDs are of: a database that was restored from a dump has others for the same tables.';
-REVOKE ALL ON FUNCTION ${private}.database_key() FROM PUBLIC;

@@ -44,4 +44,3 @@ END;
 
 COMMENT ON FUNCTION ${private}.source_lineage(text, text) IS
 'All relations that a relation''s rows come from or through: itself, what views read, partitions, parents and children. PostgreSQL does not record what a foreign table, a function or a copy was made from.';
-REVOKE ALL ON FUNCTION ${private}.source_lineage(text, text) FROM PUBLIC;

@@ -28,4 +28,3 @@ END;
 
 COMMENT ON FUNCTION ${private}.met_sources(text, text, int) IS
 'The relations behind a source, and behind a build of it, once by itself and once with every population that has met it, by OID or by name.';
-REVOKE ALL ON FUNCTION ${private}.met_sources(text, text, int) FROM PUBLIC;

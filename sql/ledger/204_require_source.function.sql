@@ -19,4 +19,3 @@ $body$;
 
 COMMENT ON FUNCTION ${private}.require_source(text, text) IS
 'Refuses (SQLSTATE QF001) a source that reads builds or releases: the same rows would have another budget. Internal.';
-REVOKE ALL ON FUNCTION ${private}.require_source(text, text) FROM PUBLIC;

@@ -40,4 +40,3 @@ $body$;
 
 COMMENT ON FUNCTION ${private}.append_entry(int, text, numeric, int, text, tstzrange) IS
 'Appends one entry to a budget''s ledger. Internal: called by book_spend, grant_budget and merge_populations only.';
-REVOKE ALL ON FUNCTION ${private}.append_entry(int, text, numeric, int, text, tstzrange) FROM PUBLIC;

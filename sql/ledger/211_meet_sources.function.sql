@@ -16,4 +16,3 @@ END;
 
 COMMENT ON FUNCTION ${private}.meet_sources(int, text, text, text, int) IS
 'Records that a population was read from the relations behind a source, and behind a build of it. Internal.';
-REVOKE ALL ON FUNCTION ${private}.meet_sources(int, text, text, text, int) FROM PUBLIC;

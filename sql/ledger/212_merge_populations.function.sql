@@ -62,4 +62,3 @@ $body$;
 
 COMMENT ON FUNCTION ${private}.merge_populations(int, int) IS
 'Lets one population count for another: what both have spent adds up, what was granted is that of the one that stays. Internal.';
-REVOKE ALL ON FUNCTION ${private}.merge_populations(int, int) FROM PUBLIC;

@@ -93,4 +93,3 @@ $body$;
 
 COMMENT ON FUNCTION ${private}.claim_population(text, text, text, text) IS
 'The budget (for occurrences) that a source spends from: that of the population named, else of the one that was read from the same relations, by OID or by name; a new one if there is none. Refuses (SQLSTATE QF001) a source that meets several, and a second name for the same objects.';
-REVOKE ALL ON FUNCTION ${private}.claim_population(text, text, text, text) FROM PUBLIC;

@@ -31,4 +31,3 @@ $body$;
 
 COMMENT ON FUNCTION ${private}.name_population(int, text) IS
 'Names the population that a dataset is read from. Where there is one of that name, the two become one, and what both have spent counts. True: two were merged.';
-REVOKE ALL ON FUNCTION ${private}.name_population(int, text) FROM PUBLIC;

@@ -26,4 +26,3 @@ $body$;
 
 COMMENT ON FUNCTION ${private}.open_account(int, text) IS
 'The account for a unit of the population that an account belongs to; made, without a budget, if there is none.';
-REVOKE ALL ON FUNCTION ${private}.open_account(int, text) FROM PUBLIC;

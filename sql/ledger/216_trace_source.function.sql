@@ -60,4 +60,3 @@ $body$;
 
 COMMENT ON FUNCTION ${private}.trace_source(int, int) IS
 'Looks where the rows of a dataset, and of a build of it, come from now: refuses (SQLSTATE QF001) relations that another population has met, records the rest, and returns the population.';
-REVOKE ALL ON FUNCTION ${private}.trace_source(int, int) FROM PUBLIC;

@@ -36,4 +36,3 @@ $body$;
 
 COMMENT ON FUNCTION ${private}.declare_unit(int, text, text) IS
 'Says what guarantees for the persons of an account''s population are for: all data (person), or a day, week or month of it in a time zone. Refuses (SQLSTATE QF001) another unit once something was spent for persons.';
-REVOKE ALL ON FUNCTION ${private}.declare_unit(int, text, text) FROM PUBLIC;

@@ -22,4 +22,3 @@ END;
 
 COMMENT ON FUNCTION ${private}.spent_in(int, tstzrange) IS
 'What was spent of a budget on data of one moment of this time (NULL: of any time), at most. What is spent on times that do not overlap does not add up.';
-REVOKE ALL ON FUNCTION ${private}.spent_in(int, tstzrange) FROM PUBLIC;

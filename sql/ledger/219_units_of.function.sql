@@ -37,4 +37,3 @@ $body$;
 
 COMMENT ON FUNCTION ${private}.units_of(int, text, timestamptz, timestamptz) IS
 'The time that what is released of a window is booked for: the window itself for occurrences, the day, week or month that it lies in for persons; NULL: all time. Refuses (SQLSTATE QF001) a window that does not lie in one unit.';
-REVOKE ALL ON FUNCTION ${private}.units_of(int, text, timestamptz, timestamptz) FROM PUBLIC;

@@ -18,4 +18,3 @@ END;
 
 COMMENT ON FUNCTION ${private}.protected_unit(int, text) IS
 'What a budget of an account''s source is for, in words: one occurrence, or one object with all its data (or what of it lies in one day, week or month), by the column that tells objects apart.';
-REVOKE ALL ON FUNCTION ${private}.protected_unit(int, text) FROM PUBLIC;

@@ -24,4 +24,3 @@ END;
 
 COMMENT ON FUNCTION ${private}.time_reading(int) IS
 'How a build has read times: by which column, and where that is no timestamptz, by which clock or unit. Two builds that read them alike have a row in the same window.';
-REVOKE ALL ON FUNCTION ${private}.time_reading(int) FROM PUBLIC;

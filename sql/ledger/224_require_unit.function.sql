@@ -55,4 +55,3 @@ $body$;
 
 COMMENT ON FUNCTION ${private}.require_unit(int, int) IS
 'Refuses (SQLSTATE QF001) a dataset, and a build of it (NULL: none yet), whose releases for persons would be for another unit than their budget counts: for objects of another column, or for windows of times that are read in another way.';
-REVOKE ALL ON FUNCTION ${private}.require_unit(int, int) FROM PUBLIC;

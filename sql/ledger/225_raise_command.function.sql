@@ -33,4 +33,3 @@ $body$;
 
 COMMENT ON FUNCTION ${private}.raise_command(text, text, numeric) IS
 'The command that raises a budget by what is missing: --raise takes epsilon, also where the ledger keeps rho (for one object with all its data, at delta 0.000001).';
-REVOKE ALL ON FUNCTION ${private}.raise_command(text, text, numeric) FROM PUBLIC;

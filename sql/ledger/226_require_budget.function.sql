@@ -56,4 +56,3 @@ $body$;
 
 COMMENT ON FUNCTION ${private}.require_budget(int, text, jsonb, text) IS
 'Refuses (SQLSTATE class QF) what the budget of a dataset''s population does not count, or cannot pay for, in the unit of the method and for this window (NULL: all data). A request is checked by it, and the booking, which has locked the account.';
-REVOKE ALL ON FUNCTION ${private}.require_budget(int, text, jsonb, text) FROM PUBLIC;

@@ -47,4 +47,3 @@ $body$;
 
 COMMENT ON FUNCTION ${private}.book_spend(int, text) IS
 'Books what a recorded release spends (0: it draws no noise) on the budget of the population that its build was read from, in the unit of its method, before noise is drawn, or refuses (SQLSTATE QF003), once. Returns the entry''s hash. Internal: called by record_release only.';
-REVOKE ALL ON FUNCTION ${private}.book_spend(int, text) FROM PUBLIC;

@@ -64,4 +64,3 @@ $body$;
 
 COMMENT ON FUNCTION ${private}.require_series(text, int, text, text) IS
 'Refuses (SQLSTATE class QF) a release of a window (NULL: of all data) in a series of another dataset, of windows where it has none or the other way round, or, of windows, by another method; and a series whose name is taken.';
-REVOKE ALL ON FUNCTION ${private}.require_series(text, int, text, text) FROM PUBLIC;

@@ -80,4 +80,3 @@ $body$;
 
 COMMENT ON FUNCTION ${private}.record_release(text, int, text, jsonb, boolean, boolean, text, jsonb, text) IS
 'Records a release of a build and books what it spends, or refuses both (SQLSTATE class QF). All parameters must be there, as request_parameters returns them. series: the one that it belongs to. Returns the number of the release.';
-REVOKE ALL ON FUNCTION ${private}.record_release(text, int, text, jsonb, boolean, boolean, text, jsonb, text) FROM PUBLIC;

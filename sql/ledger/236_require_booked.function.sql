@@ -30,4 +30,3 @@ $body$;
 
 COMMENT ON FUNCTION ${private}.require_booked(int) IS
 'Refuses (SQLSTATE QF003) a release whose entry in the ledger is not what its method and parameters cost, in amount and unit. Asked before anything is drawn.';
-REVOKE ALL ON FUNCTION ${private}.require_booked(int) FROM PUBLIC;

@@ -21,4 +21,3 @@ $body$;
 
 COMMENT ON FUNCTION ${private}.grant_budget(int, numeric, text) IS
 'Raises a budget: an entry in the ledger, with who and why. Returns the entry''s hash.';
-REVOKE ALL ON FUNCTION ${private}.grant_budget(int, numeric, text) FROM PUBLIC;

@@ -46,4 +46,3 @@ $body$;
 
 COMMENT ON FUNCTION ${private}.find_method(text) IS
 'What a method, or several that follow each other (`lg+swap`), declare: kind, unit, whether analysts may ever have its releases, what is spent, which parameters name relations that are read, parameters, the relations of its releases, and whether their samples carry along what the build keeps.';
-REVOKE ALL ON FUNCTION ${private}.find_method(text) FROM PUBLIC;

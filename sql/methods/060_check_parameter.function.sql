@@ -101,4 +101,3 @@ $body$;
 
 COMMENT ON FUNCTION ${private}.check_parameter(text, jsonb, jsonb) IS
 'A value of a parameter as it is stored, or a refusal (SQLSTATE QF001). The declaration is the one that `freqdp` itself parses by.';
-REVOKE ALL ON FUNCTION ${private}.check_parameter(text, jsonb, jsonb) FROM PUBLIC;

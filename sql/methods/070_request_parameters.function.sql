@@ -54,4 +54,3 @@ $body$;
 
 COMMENT ON FUNCTION ${private}.request_parameters(text, jsonb) IS
 'All parameters of a request as they are stored: as given, else shares of a total, else defaults.';
-REVOKE ALL ON FUNCTION ${private}.request_parameters(text, jsonb) FROM PUBLIC;

@@ -43,4 +43,3 @@ $body$;
 
 COMMENT ON FUNCTION ${private}.rho_of(numeric, numeric) IS
 'The rho of zero-concentrated differential privacy that stands for (epsilon, delta), by the tight conversion, rounded up.';
-REVOKE ALL ON FUNCTION ${private}.rho_of(numeric, numeric) FROM PUBLIC;

@@ -32,4 +32,3 @@ $body$;
 
 COMMENT ON FUNCTION ${private}.spend_of(text, jsonb) IS
 'What a release by this method with these parameters books, and in which unit. Null: it draws no noise that anything is claimed for.';
-REVOKE ALL ON FUNCTION ${private}.spend_of(text, jsonb) FROM PUBLIC;

@@ -11,4 +11,3 @@ END;
 
 COMMENT ON FUNCTION ${private}.request_hash(int, text, jsonb) IS
 'Equal for equal requests on equal data: what tells that a request was answered before.';
-REVOKE ALL ON FUNCTION ${private}.request_hash(int, text, jsonb) FROM PUBLIC;

@@ -18,4 +18,3 @@ $body$;
 
 COMMENT ON FUNCTION ${private}.approve_release(int) IS
 'Records that a release that was held is approved, and by whom. `freqdp release approve` grants it in the same transaction.';
-REVOKE ALL ON FUNCTION ${private}.approve_release(int) FROM PUBLIC;

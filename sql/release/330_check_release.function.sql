@@ -54,6 +54,9 @@ WITH released AS MATERIALIZED (
 ), built AS MATERIALIZED (
     SELECT s.trajectory_id, s.location_id, count(*) AS pf FROM %3$I.sample AS s WHERE s.build_id = %6$L
     GROUP BY s.trajectory_id, s.location_id
+), around (later, what) AS (
+    -- what holds before a step, and after it
+    VALUES (0, 'targets were drawn from'), (1, 'are the targets')
 ), checked AS (
     SELECT 2 AS number, 'rows of ids or at places that the build does not have' AS what, 0 AS expected,
         coalesce(sum(r.pf), 0) AS found
@@ -71,29 +74,19 @@ WITH released AS MATERIALIZED (
         ON c.location_id = l.location_id
     WHERE c.tf IS DISTINCT FROM l.tf
     UNION ALL
-    SELECT 4 * s.step, format('step %%s, local: point frequencies that targets were drawn from', s.step), count(*),
-        count(*) FILTER (WHERE t.pf = coalesce(p.pf, 0))
+    SELECT 4 * s.step + w.later, format('step %%s, local: point frequencies that %%s', s.step, w.what), count(*),
+        count(*) FILTER (WHERE CASE w.later WHEN 0 THEN t.pf ELSE t.target END = coalesce(p.pf, 0))
     FROM step AS s JOIN %3$I.pf_target AS t ON t.release_id = %5$L AND t.step = s.step
-    LEFT JOIN reached AS p ON p.step = s.step - 1 AND p.trajectory_id = t.trajectory_id AND p.location_id = t.location_id
-    GROUP BY s.step
+    CROSS JOIN around AS w
+    LEFT JOIN reached AS p ON p.step = s.step - 1 + w.later AND p.trajectory_id = t.trajectory_id AND p.location_id = t.location_id
+    GROUP BY s.step, w.later, w.what
     UNION ALL
-    SELECT 4 * s.step + 1, format('step %%s, local: point frequencies that are the targets', s.step), count(*),
-        count(*) FILTER (WHERE t.target = coalesce(p.pf, 0))
-    FROM step AS s JOIN %3$I.pf_target AS t ON t.release_id = %5$L AND t.step = s.step
-    LEFT JOIN reached AS p ON p.step = s.step AND p.trajectory_id = t.trajectory_id AND p.location_id = t.location_id
-    GROUP BY s.step
-    UNION ALL
-    SELECT 4 * s.step, format('step %%s, global: trajectory frequencies that targets were drawn from', s.step), count(*),
-        count(*) FILTER (WHERE t.tf = coalesce(v.tf, 0))
+    SELECT 4 * s.step + w.later, format('step %%s, global: trajectory frequencies that %%s', s.step, w.what), count(*),
+        count(*) FILTER (WHERE CASE w.later WHEN 0 THEN t.tf ELSE t.target END = coalesce(v.tf, 0))
     FROM step AS s JOIN %3$I.tf_target AS t ON t.release_id = %5$L AND t.step = s.step
-    LEFT JOIN visited AS v ON v.step = s.step - 1 AND v.location_id = t.location_id
-    GROUP BY s.step
-    UNION ALL
-    SELECT 4 * s.step + 1, format('step %%s, global: trajectory frequencies that are the targets', s.step), count(*),
-        count(*) FILTER (WHERE t.target = coalesce(v.tf, 0))
-    FROM step AS s JOIN %3$I.tf_target AS t ON t.release_id = %5$L AND t.step = s.step
-    LEFT JOIN visited AS v ON v.step = s.step AND v.location_id = t.location_id
-    GROUP BY s.step
+    CROSS JOIN around AS w
+    LEFT JOIN visited AS v ON v.step = s.step - 1 + w.later AND v.location_id = t.location_id
+    GROUP BY s.step, w.later, w.what
 )
 SELECT (1 + row_number() OVER (ORDER BY c.number, c.what))::int, c.what::text, c.expected::bigint, c.found::bigint, c.expected = c.found
 FROM checked AS c ORDER BY c.number, c.what
@@ -103,4 +96,3 @@ $body$;
 
 COMMENT ON FUNCTION ${private}.check_release(text) IS
 'Checks a published release on the server, from its table, the stored targets and the edit log alone: one row for each check, ok or not. Of releases by lg, gl, pure-l and pure-g it checks that frequencies are the targets after each step, and the build''s when all edits are undone, and that the trajectory frequencies of the build are those of its samples; of others, the number of rows.';
-REVOKE ALL ON FUNCTION ${private}.check_release(text) FROM PUBLIC;

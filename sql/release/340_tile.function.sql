@@ -63,4 +63,3 @@ COMMENT ON FUNCTION ${release}.tile(int, int, int, json) IS
 'A vector tile of a released table, for tile servers such as Martin and pg_tileserv. The parameter "table" names the table or '
 'view; points are counted by pixel (samples), others have their columns, and further parameters choose rows (bin=8). At most '
 '20,000 features that are not points. It reads with the rights of the caller.';
-REVOKE ALL ON FUNCTION ${release}.tile(int, int, int, json) FROM PUBLIC;

@@ -11,4 +11,3 @@ END;
 
 COMMENT ON FUNCTION ${private}.box_distance(float8, float8, float8, float8, float8, float8) IS
 'MINdist: metres from a point to a box, 0 inside it; infinite for an empty box (min > max).';
-REVOKE ALL ON FUNCTION ${private}.box_distance(float8, float8, float8, float8, float8, float8) FROM PUBLIC;

@@ -23,4 +23,3 @@ END;
 
 COMMENT ON FUNCTION ${private}.segment_loss(float8, float8, float8, float8, float8, float8) IS
 'Loss: distance from a point to the segment between two others, in whole millimetres, to the bit as the service computes it.';
-REVOKE ALL ON FUNCTION ${private}.segment_loss(float8, float8, float8, float8, float8, float8) FROM PUBLIC;

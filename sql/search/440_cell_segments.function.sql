@@ -9,4 +9,3 @@ END;
 
 COMMENT ON FUNCTION ${private}.cell_segments(int, bigint[]) IS
 'The segments filed in some cells of a build''s grid, or in all of them (NULL), in no particular order. No column is ever NULL and all have a fixed width, so that the rows of COPY (SELECT ... FROM cell_segments(...)) TO STDOUT (FORMAT binary) are as long as each other.';
-REVOKE ALL ON FUNCTION ${private}.cell_segments(int, bigint[]) FROM PUBLIC;

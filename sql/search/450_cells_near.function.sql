@@ -39,4 +39,3 @@ END;
 
 COMMENT ON FUNCTION ${private}.cells_near(int, float8, float8, float8, int) IS
 'The cells of a build''s grid whose own segments may be within a distance of a point, nearest first. Of each level only the nearest subtrees are opened, at most breadth (NULL: all).';
-REVOKE ALL ON FUNCTION ${private}.cells_near(int, float8, float8, float8, int) FROM PUBLIC;

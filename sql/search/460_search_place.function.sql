@@ -61,4 +61,3 @@ $body$;
 
 COMMENT ON FUNCTION ${private}.search_place(text, ${postgis}.geometry, int) IS
 'What a search begins with: the current build of a dataset, and the point in its metres. Refuses what cannot be searched for (QF001) or does not exist (QF002). Internal: called by nearest_segments and nearest_trajectories.';
-REVOKE ALL ON FUNCTION ${private}.search_place(text, ${postgis}.geometry, int) FROM PUBLIC;

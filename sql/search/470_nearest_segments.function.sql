@@ -64,4 +64,3 @@ $body$;
 
 COMMENT ON FUNCTION ${private}.nearest_segments(text, int, ${postgis}.geometry, int) IS
 'The k segments of one trajectory of a dataset''s current build that are nearest to a point (in any SRID), nearest first; ties in the millimetre by seq. Equal segments count once: seq is the first sample of the first occurrence. A trajectory of one sample has one segment, of length 0. loss_m: metres in the build''s SRID, rounded to 1 mm.';
-REVOKE ALL ON FUNCTION ${private}.nearest_segments(text, int, ${postgis}.geometry, int) FROM PUBLIC;

@@ -69,4 +69,3 @@ $body$;
 
 COMMENT ON FUNCTION ${private}.search_reach(int, ${postgis}.geometry, bigint, float8) IS
 'How far a search for k trajectories must look (infinitely far, if the build has fewer), and the cells to read for it. The distance is that to the k-th trajectory, leaving out those nearer than beyond_m, among the segments of some near cells: the nearest and finest first, and more of them while they are a small part of all within that distance. Internal: called by nearest_trajectories.';
-REVOKE ALL ON FUNCTION ${private}.search_reach(int, ${postgis}.geometry, bigint, float8) FROM PUBLIC;

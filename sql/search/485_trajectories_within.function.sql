@@ -55,4 +55,3 @@ END;
 
 COMMENT ON FUNCTION ${private}.trajectories_within(int, ${postgis}.geometry, float8, bigint[]) IS
 'The trajectories with a segment within a distance of a place, in these cells of the build''s grid: their nearest segment (ties in the millimetre by seq), and whether they contain the place, that is, have a sample at the visited location nearest to it, if its distance rounds to 0 mm. Internal: called by nearest_trajectories.';
-REVOKE ALL ON FUNCTION ${private}.trajectories_within(int, ${postgis}.geometry, float8, bigint[]) FROM PUBLIC;

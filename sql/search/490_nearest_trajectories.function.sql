@@ -61,4 +61,3 @@ $body$;
 
 COMMENT ON FUNCTION ${private}.nearest_trajectories(text, ${postgis}.geometry, int, boolean) IS
 'The k trajectories of a dataset''s current build that are nearest to a point (in any SRID), nearest first, ties in the millimetre by trajectory_id; each with its nearest segment, ties by seq (the first sample of the segment''s first occurrence). Fewer than k: there are no others. loss_m: metres in the build''s SRID, rounded to 1 mm. skip_containing leaves out the trajectories that contain the point: those with a sample at the visited location nearest to it, if that location is the point itself (its distance rounds to 0 mm).';
-REVOKE ALL ON FUNCTION ${private}.nearest_trajectories(text, ${postgis}.geometry, int, boolean) FROM PUBLIC;

@@ -13,4 +13,3 @@ $body$;
 
 COMMENT ON FUNCTION ${private}.let_runners_fill(text) IS
 'Lets runners read a table of the private schema and add rows. Internal: called by the functions that make such tables.';
-REVOKE ALL ON FUNCTION ${private}.let_runners_fill(text) FROM PUBLIC;

@@ -23,4 +23,3 @@ $body$;
 
 COMMENT ON FUNCTION ${private}.create_notes(text, int) IS
 'Makes the table in which those who write a build or a release in parts note what they have written; returns the number of the run.';
-REVOKE ALL ON FUNCTION ${private}.create_notes(text, int) FROM PUBLIC;

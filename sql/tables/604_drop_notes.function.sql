@@ -18,4 +18,3 @@ $body$;
 
 COMMENT ON FUNCTION ${private}.drop_notes(text, int) IS
 'Drops the notes of a build or a release that was written in parts.';
-REVOKE ALL ON FUNCTION ${private}.drop_notes(text, int) FROM PUBLIC;

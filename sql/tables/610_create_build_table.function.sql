@@ -30,4 +30,3 @@ $body$;
 
 COMMENT ON FUNCTION ${private}.create_build_table(int, text) IS
 'Makes an empty table for a part of a build; runners may read and fill it.';
-REVOKE ALL ON FUNCTION ${private}.create_build_table(int, text) FROM PUBLIC;

@@ -27,4 +27,3 @@ $body$;
 
 COMMENT ON FUNCTION ${private}.finish_build_table(int, text) IS
 'Gives a filled table of a build its key and its statistics.';
-REVOKE ALL ON FUNCTION ${private}.finish_build_table(int, text) FROM PUBLIC;

@@ -24,4 +24,3 @@ $body$;
 
 COMMENT ON FUNCTION ${private}.attach_build(int) IS
 'Makes the five tables of a build partitions; from then on nobody adds rows. The caller records the build in the same transaction.';
-REVOKE ALL ON FUNCTION ${private}.attach_build(int) FROM PUBLIC;

@@ -37,4 +37,3 @@ $body$;
 
 COMMENT ON FUNCTION ${private}.drop_build(int) IS
 'Drops the tables of a build, attached or not, that no dataset serves and no release needs; refuses any other (SQLSTATE QF004).';
-REVOKE ALL ON FUNCTION ${private}.drop_build(int) FROM PUBLIC;

@@ -19,4 +19,3 @@ $body$;
 
 COMMENT ON FUNCTION ${private}.find_relation(text, text) IS
 'What a method declares of a table of its releases: its columns, key and indexes. Internal: called by the functions that make such tables.';
-REVOKE ALL ON FUNCTION ${private}.find_relation(text, text) FROM PUBLIC;

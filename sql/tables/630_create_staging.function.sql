@@ -62,4 +62,3 @@ $body$;
 
 COMMENT ON FUNCTION ${private}.create_staging(int, text, text, int) IS
 'Makes an empty table for a release that is being written, as its method declares the one of this suffix; runners may read and fill it. In a series of windows every row has the first day of its window. The table of samples has the columns that the build carries along, if the method can.';
-REVOKE ALL ON FUNCTION ${private}.create_staging(int, text, text, int) FROM PUBLIC;

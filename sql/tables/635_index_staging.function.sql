@@ -40,4 +40,3 @@ $body$;
 
 COMMENT ON FUNCTION ${private}.index_staging(int, text, text, text) IS
 'Makes an index of a release that is being written, as its method declares it: of an attribute, or without one of the key, of one to three columns, in a series of windows after the window''s first day.';
-REVOKE ALL ON FUNCTION ${private}.index_staging(int, text, text, text) FROM PUBLIC;

@@ -19,4 +19,3 @@ $body$;
 
 COMMENT ON FUNCTION ${private}.finish_staging(int, text) IS
 'Makes the unique index of a table of a release that is being written its primary key.';
-REVOKE ALL ON FUNCTION ${private}.finish_staging(int, text) FROM PUBLIC;

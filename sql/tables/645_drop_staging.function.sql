@@ -22,4 +22,3 @@ $body$;
 
 COMMENT ON FUNCTION ${private}.drop_staging(int) IS
 'Drops what was written of a release and not published.';
-REVOKE ALL ON FUNCTION ${private}.drop_staging(int) FROM PUBLIC;

@@ -17,4 +17,3 @@ $body$;
 
 COMMENT ON FUNCTION ${private}.create_visits_map(text, int, int) IS
 'Makes the view of a release''s visits with the shapes of zones and the names of bins; values below 0, which noise makes, are shown as 0. Internal: called by publish_tables.';
-REVOKE ALL ON FUNCTION ${private}.create_visits_map(text, int, int) FROM PUBLIC;

@@ -22,4 +22,3 @@ $body$;
 
 COMMENT ON FUNCTION ${private}.create_flows_line(text, int, int) IS
 'Makes the view of a release''s flows as lines between the middles of zones of the same level; what stays in its zone has none. Internal: called by publish_tables.';
-REVOKE ALL ON FUNCTION ${private}.create_flows_line(text, int, int) FROM PUBLIC;

@@ -14,4 +14,3 @@ $body$;
 
 COMMENT ON FUNCTION ${private}.create_area_view(text, int, int) IS
 'Makes the view of a release''s areas, with the interval as two plain times: programs that know no ranges, such as QGIS, read it. Internal: called by publish_tables.';
-REVOKE ALL ON FUNCTION ${private}.create_area_view(text, int, int) FROM PUBLIC;

@@ -18,4 +18,3 @@ $body$;
 
 COMMENT ON FUNCTION ${private}.create_roads_map(text, int, int) IS
 'Makes the view of a release''s passages with the lines of roads and the names of bins; values below 0, which noise makes, are shown as 0. Internal: called by publish_tables.';
-REVOKE ALL ON FUNCTION ${private}.create_roads_map(text, int, int) FROM PUBLIC;

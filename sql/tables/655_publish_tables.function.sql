@@ -71,4 +71,3 @@ $body$;
 
 COMMENT ON FUNCTION ${private}.publish_tables(int, jsonb) IS
 'Moves the staged tables of a running release into the release schema under its name, and makes its views, as its method declares them: those that are always made, those that its parameter tables asks for, and those that are named as a parameter that it has. Comments: of each suffix, of the relation (no name) and of its columns. Granted to nobody yet.';
-REVOKE ALL ON FUNCTION ${private}.publish_tables(int, jsonb) FROM PUBLIC;

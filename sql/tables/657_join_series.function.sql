@@ -60,4 +60,3 @@ $body$;
 
 COMMENT ON FUNCTION ${private}.join_series(int) IS
 'Attaches the tables of a window to those of its series, as a partition; makes these if it is the first. Internal: called by grant_release.';
-REVOKE ALL ON FUNCTION ${private}.join_series(int) FROM PUBLIC;

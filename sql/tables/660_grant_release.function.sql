@@ -43,4 +43,3 @@ $body$;
 
 COMMENT ON FUNCTION ${private}.grant_release(int) IS
 'Lets analysts read a published release that is grantable and not held, also as a part of its series; refuses any other (SQLSTATE QF001).';
-REVOKE ALL ON FUNCTION ${private}.grant_release(int) FROM PUBLIC;

@@ -47,4 +47,3 @@ $body$;
 
 COMMENT ON FUNCTION ${private}.show_current(int, text) IS
 'Points a _current view of a dataset, or of the release''s series, at a part of a release (_line, for example) that is granted.';
-REVOKE ALL ON FUNCTION ${private}.show_current(int, text) FROM PUBLIC;

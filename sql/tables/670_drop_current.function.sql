@@ -25,4 +25,3 @@ $body$;
 
 COMMENT ON FUNCTION ${private}.drop_current(int, text, text) IS
 'Drops a _current view of a dataset, or of a series of its releases: of a part of them (_line, for example). Publishing makes it anew.';
-REVOKE ALL ON FUNCTION ${private}.drop_current(int, text, text) FROM PUBLIC;

@@ -37,4 +37,3 @@ $body$;
 
 COMMENT ON FUNCTION ${private}.revoke_release(int, text) IS
 'Takes a release that is being withdrawn from everybody but its owner; kind _current: the views over its dataset or series, which publishing grants again.';
-REVOKE ALL ON FUNCTION ${private}.revoke_release(int, text) FROM PUBLIC;

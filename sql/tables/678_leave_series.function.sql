@@ -37,4 +37,3 @@ $body$;
 
 COMMENT ON FUNCTION ${private}.leave_series(int, boolean) IS
 'Takes the tables of a release that is being withdrawn out of its series; without detach, where somebody is reading it, takes the series from its readers until that can be done.';
-REVOKE ALL ON FUNCTION ${private}.leave_series(int, boolean) FROM PUBLIC;

@@ -36,4 +36,3 @@ $body$;
 
 COMMENT ON FUNCTION ${private}.drop_release(int, boolean) IS
 'Empties the tables of a release that is being withdrawn, and drops them unless views of others hang on them; refuses any other (SQLSTATE QF001).';
-REVOKE ALL ON FUNCTION ${private}.drop_release(int, boolean) FROM PUBLIC;

@@ -22,7 +22,7 @@ from freqdp_db.errors import BudgetExceeded
 from freqdp_db.progress import Progress
 from freqdp_db.release.budgets import DEFAULT_EPSILON, DELTA, open_for_persons
 from freqdp_db.release.pipeline import Outcome, anonymize
-from freqdp_db.release.request import Request
+from freqdp_db.release.request import JobRequest, Request
 
 REQUESTS = 50
 AFFORDABLE = 7
@@ -58,14 +58,14 @@ def url(source: str, request: pytest.FixtureRequest) -> Iterator[str]:
 
 def _all_at_once(url: str, *, new_draw: bool) -> list[Outcome | BudgetExceeded]:
     start = Barrier(REQUESTS)
-    request = Request.parse("lg", epsilon="1000", signature=2)
+    asked = JobRequest(Request.parse("lg", epsilon="1000", signature=2), new_draw=new_draw)
 
     def ask(_: int) -> Outcome | BudgetExceeded:
         with opened(url) as database:
             dataset = find_dataset(database, "d")
             start.wait()
             try:
-                return anonymize(database, dataset, request, Progress(), new_draw=new_draw)
+                return anonymize(database, dataset, asked, Progress())
             except BudgetExceeded as refusal:
                 return refusal
 

@@ -19,7 +19,7 @@ from freqdp_db.db import copy as layout
 from freqdp_db.db.copy import Layout, copy_bytes, read_arrays, write_records
 from freqdp_db.errors import ConnectionFailed
 
-LAYOUT = Layout([("n", "int4"), ("x", "float8"), ("at", "timestamptz")])
+LAYOUT = Layout("n int4, x float8, at timestamptz")
 ROWS = (
     "SELECT n::int4, sqrt(n::float8) AS x, timestamptz '2024-01-01+00' + n * interval '1 s' AS at "
     "FROM generate_series(1, 5000) AS n"
@@ -87,7 +87,7 @@ def test_given_up_early(connection: Any, monkeypatch: pytest.MonkeyPatch) -> Non
 
 FEW_ROWS = 40
 QUERY = sql.SQL("SELECT n, n::float8 AS x FROM generate_series(1, {}) AS n").format(FEW_ROWS)
-NARROW = Layout([("n", "int4"), ("x", "float8")])
+NARROW = Layout("n int4, x float8")
 
 
 def test_cut_at_every_length(database_url: str) -> None:
@@ -115,7 +115,7 @@ def test_cut_at_every_length(database_url: str) -> None:
 # --- Waiting for the server in the middle of a COPY: with many open files, and when it goes away.
 
 
-WAITING = Layout([("n", "int4")])
+WAITING = Layout("n int4")
 TABLE = sql.Identifier("public", "filled")
 CHUNK = 1 << 20
 

@@ -25,7 +25,7 @@ from world import Answer, freqdp, query, same_rows, value, wait_for, withdraw
 from freqdp_db.dataset.building import build
 from freqdp_db.dataset.memory import deal_out, load_build
 from freqdp_db.db.builds import find_build
-from freqdp_db.db.connection import Database
+from freqdp_db.db.connection import Database, DatabaseRef
 from freqdp_db.db.datasets import find_dataset
 from freqdp_db.db.releases import ReleaseRow, find_release
 from freqdp_db.db.staging import Staging, drop_staging
@@ -38,7 +38,7 @@ from freqdp_db.progress import Progress, Stage
 from freqdp_db.release.inputs import make_world
 from freqdp_db.release.pipeline import anonymize
 from freqdp_db.release.planning import make_plan
-from freqdp_db.release.request import Request
+from freqdp_db.release.request import JobRequest, Request
 from freqdp_db.release.verification import Verified, verify
 
 ROOT = Path(__file__).parents[2]
@@ -68,9 +68,9 @@ def _release(
 ) -> ReleaseRow:
     with opened(url) as database:
         row = find_dataset(database, dataset)
-        request = Request.parse(**{"seed": 5, **wished})
+        asked = JobRequest(Request.parse(**{"seed": 5, **wished}), name, new_draw=True)
         shown = progress or Progress()
-        outcome = anonymize(database, row, request, shown, name=name, new_draw=True, engine=engine)
+        outcome = anonymize(database, row, asked, shown, engine=engine)
         assert outcome.verified is not None
         return outcome.release
 
@@ -213,7 +213,7 @@ def test_verify_plan_and_a_row_too_many(city: str, cluster: Cluster) -> None:
 
 def test_a_worker_of_a_dead_command_writes_nothing(db: Database) -> None:
     """It may come late, when the next run has made tables of the same names."""
-    staged, samples = Staging(db, 7, "lg", 4326), TRAJECTORIES[0]
+    staged, samples = Staging(DatabaseRef.of(db), 7, "lg", 4326), TRAJECTORIES[0]
     first = staged.create_for_parts([samples])
     drop_staging(db, 7)
     second = staged.create_for_parts([samples])
@@ -357,7 +357,7 @@ def test_a_scheduler_of_the_users_is_lost(city: str) -> None:
             with pytest.raises(EngineLost, match="lost") as lost:
                 request = Request.parse("gl", epsilon=1)
                 row = find_dataset(database, "city")
-                anonymize(database, row, request, Losing(), name="lost", engine=engine)
+                anonymize(database, row, JobRequest(request, "lost"), Losing(), engine=engine)
             assert lost.value.can_pass and "same command" in str(lost.value.remedy)
     freqdp(city, "release", "resume", "lost").succeeded()
     assert _leftovers(city) == []

@@ -16,7 +16,7 @@ from freqdp_db.db.connection import hold
 from freqdp_db.db.datasets import find_dataset
 from freqdp_db.progress import Progress
 from freqdp_db.release.pipeline import anonymize
-from freqdp_db.release.request import Request
+from freqdp_db.release.request import JobRequest, Request
 
 # Six objects, forty samples each, half a minute apart, on a few streets of Beijing.
 WALKS = """
@@ -520,7 +520,9 @@ def _anonymize(url: str) -> str:
     """`anonymize` as a library call: two threads cannot both redirect stdout."""
     with opened(url) as database:
         dataset = find_dataset(database, "city")
-        return anonymize(database, dataset, Request.parse("lg"), Progress()).release.state
+        return anonymize(
+            database, dataset, JobRequest(Request.parse("lg")), Progress()
+        ).release.state
 
 
 def _brussels(url: str, time: str = "t") -> None:

@@ -46,7 +46,7 @@ from freqdp_db.privacy.guarantee import Guarantee, ProtectedUnit
 from freqdp_db.privacy.noise import RandomSource
 from freqdp_db.progress import Progress
 from freqdp_db.release import pipeline
-from freqdp_db.release.request import Request
+from freqdp_db.release.request import JobRequest, Request
 
 POINTS = [
     (f"o{n % 6}", 60.0 * n, 37.0 * (n * 7 % 40), 53.0 * (n * 3 % 30)) for n in range(240)
@@ -103,7 +103,9 @@ def url(toy: str) -> Iterator[str]:
 
 def _asked(database: Database, method: str) -> pipeline.Outcome:
     request = Request.parse(method, most="30s")
-    return pipeline.anonymize(database, find_dataset(database, "d"), request, Progress())
+    return pipeline.anonymize(
+        database, find_dataset(database, "d"), JobRequest(request), Progress()
+    )
 
 
 def test_the_command_line_knows_its_options(url: str) -> None:

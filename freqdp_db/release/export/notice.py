@@ -188,7 +188,7 @@ def readme(document: dict[str, Any], rows: int, columns: Mapping[str, str]) -> s
         f"{file['name']}: release {document['name']}, version {document['version']}, "
         f"of dataset {document['dataset']}, published {document['published_at']}. "
         f"{rows:,} {'areas' if areas else 'samples' if 'seq' in columns else 'rows'}. "
-        f"Method {document['method']}: {parameters}.",
+        f"Method {document['method']}: {parameters}."
     ]
     if document["series"] == document["name"]:
         blocks.append(
