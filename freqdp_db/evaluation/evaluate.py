@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
@@ -36,6 +37,10 @@ from freqdp_db.evaluation.utility import (
     trip_error,
     usefulness,
 )
+from freqdp_db.methods.contract import StepContext, WorkingSet, options_of
+from freqdp_db.methods.loop import Trial, run_steps
+from freqdp_db.model.trajectories import Trajectories
+from freqdp_db.privacy.noise import SeededSource
 from freqdp_db.progress import Progress
 from freqdp_db.release.approving import Exposure, approve, require_held
 from freqdp_db.release.request import Request
@@ -243,6 +248,39 @@ def check_seed(seed: int) -> None:
             f"[[seed]] {seed} is not a whole number from 0 to 2^63 - 1",
             remedy="for example [[seed]] 1",
         )
+
+
+# Methods tried in memory, for the curator: the noise is seeded, and nothing is published or spent.
+
+
+def require_possible(request: Request, original: Trajectories) -> None:
+    """Refuse what makes no sense for data of this size; raises BadInput."""
+    for step in request.method.steps:
+        step.require_possible(options_of(step, request.values), len(original), original.samples)
+
+
+def refusal(error: BadInput) -> str:
+    """Why something cannot be tried, and what would help."""
+    said = error.as_options()
+    return f"{said['message']}; {said['remedy']}"
+
+
+def run_trial(
+    request: Request,
+    world: StepContext,
+    seed: int,
+    original: Trajectories | None = None,
+    progress: Progress | None = None,
+) -> tuple[WorkingSet, float]:
+    """What `anonymize --seed` would publish, before times are coarsened; and the seconds it took.
+
+    `original`: other trajectories than the build's.
+    """
+    started = time.perf_counter()
+    trial = Trial(lambda number: SeededSource(seed, number))
+    shown = progress or Progress()
+    state = run_steps(request.method, request.values, world, trial, shown, original)
+    return state, time.perf_counter() - started
 
 
 # What stands between a release that is held and analysts: how much it was found to expose.

@@ -14,7 +14,7 @@ import shlex
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,17 +31,19 @@ from freqdp_db.db.datasets import DatasetRow, find_dataset
 from freqdp_db.engines.partitions import LOCAL, Engine
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.attacks.recovery import Truth
-from freqdp_db.evaluation.evaluate import measure_release
+from freqdp_db.evaluation.evaluate import measure_release, run_trial
 from freqdp_db.evaluation.figures import files_in, save_svg
 from freqdp_db.evaluation.pair import Case, CellBox
-from freqdp_db.evaluation.trials import Trials
+from freqdp_db.methods.contract import WorkingSet
 from freqdp_db.methods.frequency.applying import coarsen_times
+from freqdp_db.methods.frequency.insertion import Search
 from freqdp_db.methods.kinds import LonLatArea, TimeStretch
 from freqdp_db.methods.parameters import RELEASE
 from freqdp_db.methods.registry import METHODS, find_method
 from freqdp_db.model.trajectories import Build
 from freqdp_db.paper.synthetic_trip_metrics import Trips, as_trips, compare_trips, compared_trips
 from freqdp_db.progress import Progress
+from freqdp_db.release.inputs import DEFAULT_MEMORY, make_world, search_within
 from freqdp_db.release.request import Request
 from freqdp_db.results import Experiment
 from freqdp_db.roads.network import Network
@@ -114,6 +116,40 @@ _SETTINGS = ("method", "epsilon", "objects", "time_step_s")
 _PAPERS = [m.name for m in METHODS.values() if m.kind == "edited"]
 """What is run unless somebody says: those that need nothing but the build, and keep objects apart."""
 _TIME_STEP = next(p for p in RELEASE if p.name == "time_step")
+
+
+@dataclass
+class Trials:
+    """Trials of any requests on the objects of one build, or on some of them."""
+
+    database: Database
+    dataset: DatasetRow
+    row: BuildRow
+    build: Build
+
+    @cached_property
+    def _search(self) -> Search:
+        return search_within(self.database, self.row.build_id, self.build, DEFAULT_MEMORY)
+
+    def run(
+        self,
+        request: Request,
+        seed: int,
+        on: Build,
+        progress: Progress | None = None,
+        *,
+        alone: bool = False,
+    ) -> tuple[Request, WorkingSet, float]:
+        """Run a request on the objects of `on`: with what is public filled in, its state, its seconds.
+
+        alone: as if there were no others. Else they are some of the build's, and what a method counts
+        in the source (who shares a place with whom) it counts among all of the build's.
+        """
+        known = request.with_facts(self.dataset, self.row)
+        world = make_world(self.database, self.build, known.method, known.values, self._search)
+        if alone:
+            world = replace(world, build=on)
+        return known, *run_trial(known, world, seed, on.trajectories, progress)
 
 
 @dataclass(frozen=True)
@@ -256,17 +292,18 @@ def _on_objects(
     def run(piece: PlannedRun) -> list[Run]:
         """A run for each of the time steps."""
         build, truth = compared(piece.objects)
-        tried = trials.run(piece.request(options.signature), piece.seed, build)
+        request = piece.request(options.signature)
+        known, state, seconds = trials.run(request, piece.seed, build)
         runs = []
         for step in options.time_steps_us:
-            state = tried.state
+            shown = state
             if step is not None:
-                state = replace(state, trajectories=coarsen_times(state.trajectories, step))
-            case = Case.of(build, state, {**tried.request.values, "time_step": step})
-            values = measure_release(case, tried.request.method.kind, piece.seed)
+                shown = replace(state, trajectories=coarsen_times(state.trajectories, step))
+            case = Case.of(build, shown, {**known.values, "time_step": step})
+            values = measure_release(case, known.method.kind, piece.seed)
             if truth is not None:
                 values |= truth.recovered(case.pair, Progress())
-            runs.append(piece.done(values, tried.seconds, step))
+            runs.append(piece.done(values, seconds, step))
         return runs
 
     return run
@@ -296,8 +333,8 @@ def _on_trips(trials: Trials, options: ExperimentOptions, facts: tuple[Region, P
         else:
             # synthetic methods make as many as are compared with: divergences depend on how many
             request = piece.request(options.signature, len(original[0]))
-            tried = trials.run(request, piece.seed, build, alone=True)
-            made, places, seconds = tried.state.trajectories, tried.state.places, tried.seconds
+            _, state, seconds = trials.run(request, piece.seed, build, alone=True)
+            made, places = state.trajectories, state.places
         released = compared_trips(made, places, facts, piece.seed)
         values = compare_trips(box, original, released)
         return [replace(piece, objects=objects).done(values, seconds)]
@@ -436,16 +473,21 @@ def as_markdown(runs: Sequence[Run], about: dict[str, Any]) -> str:
         "| method | epsilon | objects | time step | " + " | ".join(shown) + " | seconds |",
         "|---" * 4 + "|---:" * (len(shown) + 1) + "|",
     ]
-    groups: dict[tuple[Any, ...], list[Run]] = defaultdict(list)
-    for run in runs:
-        groups[tuple(getattr(run, name) for name in _SETTINGS)].append(run)
-    for (method, epsilon, objects, step), same in groups.items():
+    for (method, epsilon, objects, step), same in _by(runs, *_SETTINGS).items():
         cells = [_spread([r.values[n] for r in same if n in r.values]) for n in shown.values()]
         cells.append(_spread([r.seconds for r in same], 1))
         settings = f"{method} | {epsilon or '-'} | {objects:,} | "
         settings += "-" if step is None else f"{step:g} s"
         lines.append(f"| {settings} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
+
+
+def _by(runs: Sequence[Run], *names: str) -> dict[tuple[Any, ...], list[Run]]:
+    """Runs that have the same in these fields."""
+    groups: dict[tuple[Any, ...], list[Run]] = defaultdict(list)
+    for run in runs:
+        groups[tuple(getattr(run, name) for name in names)].append(run)
+    return groups
 
 
 def _spread(values: Sequence[float], digits: int = 3) -> str:
@@ -469,59 +511,57 @@ def draw_epsilon(
     figure, axes = figure_of(len(panels), columns)
     epsilons = sorted({float(run.epsilon) for run in runs if run.epsilon is not None}) or [1.0]
     for axis, (metric, title) in zip(axes, panels.items(), strict=False):
-        for number, method in enumerate(dict.fromkeys(run.method for run in runs)):
-            found: dict[float | None, list[float]] = defaultdict(list)
-            for run in runs:
-                if run.method == method and metric in run.values:
-                    at = None if run.epsilon is None else float(run.epsilon)
-                    found[at].append(run.values[metric])
-            means = {at: float(np.mean(values)) for at, values in found.items()}
+        for number, ((method,), mine) in enumerate(_by(runs, "method").items()):
+            known = [run for run in mine if metric in run.values]
+            means = {
+                epsilon and float(epsilon): np.mean([run.values[metric] for run in same])
+                for (epsilon,), same in _by(known, "epsilon").items()
+            }
             if None in means:
                 ends = [min(epsilons) * 0.8, max(epsilons) * 1.25]
                 axis.plot(ends, [means[None]] * 2, **_style(number, method), markevery=[1])
             elif means:
-                points = [(e, means[e]) for e in epsilons if e in means]
-                axis.plot(*zip(*points, strict=True), **_style(number, method))
+                axis.plot(*zip(*sorted(means.items()), strict=True), **_style(number, method))
         axis.set_xscale("log")
         axis.set_xticks(epsilons, [f"{e:g}" for e in epsilons])
         axis.minorticks_off()
-        axis.set_title(title, fontsize=9, loc="left")
-        axis.set_xlabel("epsilon", fontsize=9)
+        axis.set(title=title, xlabel="epsilon")
         axis.set_ylim(bottom=0)
-    _legend(figure, axes[0])
-    save_svg(figure, path)
+    _save_with_legend(figure, axes[0], path)
 
 
 def draw_size(runs: Sequence[Run], path: Path) -> None:
     """Seconds to draw and edit, in memory, against the number of objects."""
     figure, (axis,) = figure_of(1)
-    for number, method in enumerate(dict.fromkeys(run.method for run in runs)):
-        mine = [r for r in runs if r.method == method]
-        sizes = sorted({r.objects for r in mine})
-        took = [float(np.mean([r.seconds for r in mine if r.objects == size])) for size in sizes]
-        axis.plot(sizes, took, **_style(number, method))
-    axis.set_xlabel("objects", fontsize=9)
-    axis.set_ylabel("seconds", fontsize=9)
+    for number, ((method,), mine) in enumerate(_by(runs, "method").items()):
+        took = [
+            (n, np.mean([r.seconds for r in same])) for (n,), same in _by(mine, "objects").items()
+        ]
+        axis.plot(*zip(*sorted(took), strict=True), **_style(number, method))
+    axis.set(xlabel="objects", ylabel="seconds", title="Time to draw and edit")
     axis.set_ylim(bottom=0)
-    axis.set_title("Time to draw and edit", fontsize=9, loc="left")
-    _legend(figure, axis)
-    save_svg(figure, path)
+    _save_with_legend(figure, axis, path)
+
+
+_STYLE: dict[Any, Any] = {
+    "axes.titlesize": 9, "axes.titlelocation": "left", "axes.labelsize": 9, "axes.grid": True,
+    "axes.grid.axis": "y", "axes.spines.top": False, "axes.spines.right": False,
+    "xtick.labelsize": 8, "ytick.labelsize": 8, "grid.color": "#e2e6ea", "grid.linewidth": 0.6,
+    "legend.frameon": False, "legend.fontsize": 8,
+}  # fmt: skip
 
 
 def figure_of(panels: int, columns: int = 3) -> tuple[Any, list[Any]]:
+    import matplotlib
     from matplotlib.figure import Figure
 
     columns = min(panels, columns)
     rows = -(-panels // columns)
     figure = Figure(figsize=(3.6 * columns + 1.4, 2.9 * rows + 0.7), layout="constrained")
-    axes = list(figure.subplots(rows, columns, squeeze=False).flat)
+    with matplotlib.rc_context(_STYLE):
+        axes = list(figure.subplots(rows, columns, squeeze=False).flat)
     for axis in axes[panels:]:
         axis.set_visible(False)
-    for axis in axes[:panels]:
-        for side in ("top", "right"):
-            axis.spines[side].set_visible(False)
-        axis.tick_params(labelsize=8)
-        axis.grid(axis="y", color="#e2e6ea", linewidth=0.6)
     return figure, axes
 
 
@@ -536,6 +576,7 @@ def _style(number: int, method: str) -> dict[str, Any]:
     }
 
 
-def _legend(figure: Any, axis: Any) -> None:
+def _save_with_legend(figure: Any, axis: Any, path: Path) -> None:
     handles, labels = axis.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=6, frameon=False, fontsize=8)
+    save_svg(figure, path)

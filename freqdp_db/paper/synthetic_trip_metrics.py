@@ -114,9 +114,7 @@ MOST_COMPARED = 20_000
 """Of each side at most so many trips are compared, drawn at random."""
 
 
-def as_trips(
-    side: Trajectories, places: Locations, facts: tuple[Region, Period]
-) -> tuple[Trajectories, Locations]:
+def as_trips(side: Trajectories, places: Locations, facts: tuple[Region, Period]) -> Trips:
     """Trips, each a trajectory of its own, with a place for each sample."""
     trips = cut_trips(side, places, *facts)
     if not len(trips):
@@ -131,7 +129,7 @@ def as_trips(
 
 def compared_trips(
     side: Trajectories, places: Locations, facts: tuple[Region, Period], seed: int
-) -> tuple[Trajectories, Locations]:
+) -> Trips:
     """The trips of one side that are compared."""
     trips, of = as_trips(side, places, facts)
     if len(trips) <= MOST_COMPARED:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
 
 import numpy as np
 from numba import njit
@@ -18,15 +17,13 @@ from numpy.typing import NDArray
 
 from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.evaluation.pair import WIDEST_M, Case, ReleaseSeen
-from freqdp_db.model.arrays import Flags, Ids, Ints, new_rows, offsets_of, rows_of
+from freqdp_db.model.arrays import Flags, Ids, Ints, new_rows, offsets_of, owners, rows_of
 from freqdp_db.model.kernels import stable_order
 
 NEAR_M = 200.0
 NEAR_US = 300_000_000
 _LONGEST_US = 600_000_000
 _EVEN_ODDS = 0.5
-_BLOCK = 32
-"""So many positions, one after the other, are passed over at once where they are far."""
 
 Shares = NDArray[np.float64]
 
@@ -132,160 +129,53 @@ class Claims:
 
 
 @njit(nogil=True, cache=True)
-def _near_some(qx, qy, qt, x, y, t):  # type: ignore[no-untyped-def]
-    """Which of some positions have another one within 200 m and 5 min; both in order of time."""
-    found = np.zeros(len(qx), np.bool_)
-    blocks = (len(x) + _BLOCK - 1) // _BLOCK
-    west, south = np.empty(blocks), np.empty(blocks)
-    east, north = np.empty(blocks), np.empty(blocks)
-    for b in range(blocks):
-        part = slice(b * _BLOCK, (b + 1) * _BLOCK)
-        west[b], east[b] = x[part].min(), x[part].max()
-        south[b], north[b] = y[part].min(), y[part].max()
-    first = last = hint = 0
-    for i in range(len(qx)):
-        while first < len(t) and t[first] < qt[i] - NEAR_US:
-            first += 1
-        last = max(last, first)
-        while last < len(t) and t[last] <= qt[i] + NEAR_US:
-            last += 1
-        # what the one before was near to comes first: they follow one way
-        hint = min(max(hint, first), last)
-        for begin, end in ((hint, last), (first, hint)):
-            k = begin
-            while k < end:
-                b = k // _BLOCK
-                dx = max(west[b] - qx[i], qx[i] - east[b], 0.0)
-                dy = max(south[b] - qy[i], qy[i] - north[b], 0.0)
-                stop = min((b + 1) * _BLOCK, end)
-                if dx * dx + dy * dy > NEAR_M * NEAR_M:
-                    k = stop
-                    continue
-                while k < stop:
-                    dx, dy = x[k] - qx[i], y[k] - qy[i]
-                    if dx * dx + dy * dy <= NEAR_M * NEAR_M:
-                        break
-                    k += 1
-                if k < stop:
-                    found[i] = True
-                    hint = k
+def _judge(first, last, offsets, ux, uy, ut, claims, claim, worth, x, y, at, boxes, until):  # type: ignore[no-untyped-def]
+    told = np.full(offsets[last] - offsets[first], -np.inf)
+    right = np.zeros(claims[last] - claims[first], np.bool_)
+    before, after = (_LONGEST_US, 0) if len(boxes) else (NEAR_US, NEAR_US)
+    for u in range(first, last):
+        rows = claims[u] + stable_order(at[claim[claims[u] : claims[u + 1]]])
+        mine = claim[rows]
+        cx, cy, ct, value = x[mine], y[mine], at[mine], worth[rows]
+        hits = np.zeros(len(mine), np.bool_)
+        low = 0
+        for i in range(offsets[u], offsets[u + 1]):
+            while low < len(mine) and ct[low] < ut[i] - before:
+                low += 1
+            surest = -np.inf
+            for k in range(low, len(mine)):
+                if ct[k] > ut[i] + after:
                     break
-            if found[i]:
-                break
-    return found
+                if hits[k] and value[k] <= surest:
+                    continue
+                if len(boxes):
+                    box = boxes[mine[k]]
+                    hit = box[0] <= ux[i] <= box[2] and box[1] <= uy[i] <= box[3]
+                    hit = hit and ut[i] <= until[mine[k]]
+                else:
+                    dx, dy = cx[k] - ux[i], cy[k] - uy[i]
+                    hit = dx * dx + dy * dy <= NEAR_M * NEAR_M
+                if hit:
+                    hits[k], surest = True, max(surest, value[k])
+            told[i - offsets[first]] = surest
+        right[rows - claims[first]] = hits
+    return told, right
 
 
-@njit(nogil=True, cache=True)
-def _is_inside(ux, uy, ut, p, at, boxes, until):  # type: ignore[no-untyped-def]
-    """Whether somebody was in area p in its interval."""
-    return (
-        at[p] <= ut <= until[p]
-        and boxes[p, 0] <= ux <= boxes[p, 2]
-        and boxes[p, 1] <= uy <= boxes[p, 3]
-    )
+def judge(case: Case, claims: Claims) -> tuple[Shares, Flags]:
+    """Of each original sample, the worth of the surest claim that tells it (-inf: none does).
 
-
-@njit(nogil=True, cache=True)
-def _inside_some(ux, uy, ut, claim, at, boxes, until):  # type: ignore[no-untyped-def]
-    """Which of an object's samples lie in a claimed area and interval."""
-    found = np.zeros(len(ux), np.bool_)
-    low = 0
-    for i in range(len(ux)):
-        while low < len(claim) and at[claim[low]] < ut[i] - _LONGEST_US:
-            low += 1
-        k = low
-        while k < len(claim) and at[claim[k]] <= ut[i]:
-            if _is_inside(ux[i], uy[i], ut[i], claim[k], at, boxes, until):
-                found[i] = True
-                break
-            k += 1
-    return found
-
-
-@njit(nogil=True, cache=True)
-def _hold_some(ux, uy, ut, claim, at, boxes, until):  # type: ignore[no-untyped-def]
-    """Which of the claimed areas and intervals hold a sample of the object."""
-    found = np.zeros(len(claim), np.bool_)
-    low = 0
-    for k in range(len(claim)):
-        p = claim[k]
-        while low < len(ut) and ut[low] < at[p]:
-            low += 1
-        i = low
-        while i < len(ut) and ut[i] <= until[p]:
-            if _is_inside(ux[i], uy[i], ut[i], p, at, boxes, until):
-                found[k] = True
-                break
-            i += 1
-    return found
-
-
-@njit(nogil=True, cache=True)
-def _right_ones(ux, uy, ut, claim, x, y, at, boxes, until):  # type: ignore[no-untyped-def]
-    """Which of the claimed positions, in order of time, tell where the object was."""
-    if len(boxes):
-        return _hold_some(ux, uy, ut, claim, at, boxes, until)
-    return _near_some(x[claim], y[claim], at[claim], ux, uy, ut)
-
-
-@njit(nogil=True, cache=True)
-def _judge(first, last, offsets, ux, uy, ut, claims, claim, x, y, at, boxes, until):  # type: ignore[no-untyped-def]
-    """Whether each claim of some objects is right."""
-    right = np.empty(claims[last] - claims[first], np.bool_)
-    for u in range(first, last):
-        own = slice(offsets[u], offsets[u + 1])
-        mine = claim[claims[u] : claims[u + 1]]
-        order = stable_order(at[mine])
-        told = _right_ones(ux[own], uy[own], ut[own], mine[order], x, y, at, boxes, until)
-        right[claims[u] - claims[first] + order] = told
-    return (right,)
-
-
-@njit(nogil=True, cache=True)
-def _score(  # type: ignore[no-untyped-def]
-    first, last, offsets, ux, uy, ut, claims, claim, x, y, at, boxes, until, worth, levels, known,
-    asked,
-):  # fmt: skip
-    """Of the part of each object's claim that is worth each level: shares found and right, and its size.
-
-    Levels fall.
+    And of each claim, whether it tells any sample of its object.
     """
-    found = np.full((last - first, len(levels)), np.nan)
-    right = np.full((last - first, len(levels)), np.nan)
-    claimed = np.zeros((last - first, len(levels)), np.int64)
-    for u in range(first, last):
-        if not asked[u]:
-            continue
-        own = slice(offsets[u], offsets[u + 1])
-        left = ~known[own]
-        mine = slice(claims[u], claims[u + 1])
-        order = stable_order(at[claim[mine]])
-        in_time, value = claim[mine][order], worth[mine][order]
-        size = -1
-        for n in range(len(levels)):
-            part = in_time[value >= levels[n]]
-            claimed[u - first, n] = len(part)
-            if len(part) == size:
-                found[u - first, n] = found[u - first, n - 1]
-                right[u - first, n] = right[u - first, n - 1]
-                continue
-            size = len(part)
-            if len(boxes):
-                there = _inside_some(ux[own], uy[own], ut[own], part, at, boxes, until)
-            else:
-                there = _near_some(ux[own], uy[own], ut[own], x[part], y[part], at[part])
-            if left.any():
-                found[u - first, n] = (there & left).sum() / left.sum()
-            if size:
-                told = _right_ones(ux[own], uy[own], ut[own], part, x, y, at, boxes, until)
-                right[u - first, n] = told.sum() / size
-    return found, right, claimed
-
-
-def right_ones(case: Case, claims: Claims) -> Flags:
-    """Whether each claimed sample tells where its object was."""
-    (right,) = joined(map_ranges(_judge, claims.offsets, *_judged_by(case, claims)))
-    return right
+    release, side = case.release, case.original
+    told, right = joined(
+        map_ranges(
+            _judge, claims.offsets, side.offsets, case.judged_x, case.judged_y, side.at,
+            claims.offsets, claims.sample, claims.worth, release.x, release.y, release.true_at,
+            *boxes_of(release),
+        )
+    )  # fmt: skip
+    return told, right
 
 
 def score_claims(
@@ -300,23 +190,22 @@ def score_claims(
     known: original samples that the attacker had before; they do not count as found. asked: of these
     objects alone.
     """
-    known = np.zeros(case.original.samples, np.bool_) if known is None else known
-    everybody = np.ones(len(case), np.bool_) if asked is None else asked
-    parts = map_ranges(
-        _score, case.original.offsets, *_judged_by(case, claims), claims.worth, np.array(levels),
-        known, everybody,
-    )  # fmt: skip
-    columns = (column[everybody].T for column in joined(parts))
-    return [AttackScore(*score) for score in zip(*columns, strict=True)]
+    told, right = judge(case, claims)
+    left = np.ones(len(told), np.bool_) if known is None else ~known
+    owner, claimant = case.original.owner, owners(claims.offsets)
 
+    def count(of: Ids) -> Ints:
+        counts = np.bincount(of, minlength=len(case))
+        return counts if asked is None else counts[asked]
 
-def _judged_by(case: Case, claims: Claims) -> tuple[NDArray[Any], ...]:
-    """What kernels that judge claims read: true samples, claims, released samples."""
-    release, side = case.release, case.original
-    return (
-        side.offsets, case.judged_x, case.judged_y, side.at, claims.offsets, claims.sample,
-        release.x, release.y, release.true_at, *boxes_of(release),
-    )  # fmt: skip
+    scores = []
+    for level in levels:
+        enough = claims.worth >= level
+        claimed = count(claimant[enough])
+        with np.errstate(invalid="ignore"):
+            found = count(owner[left & (told >= level)]) / count(owner[left])
+            scores.append(AttackScore(found, count(claimant[enough & right]) / claimed, claimed))
+    return scores
 
 
 def score_picks(case: Case, pick: Ints, known: Flags | None = None) -> AttackScore:

@@ -27,7 +27,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from freqdp_db.engines.ranges import joined, map_each
-from freqdp_db.evaluation.attacks.claims import Claims, right_ones
+from freqdp_db.evaluation.attacks.claims import Claims, judge
 from freqdp_db.evaluation.attacks.known_samples import (
     SightingIndex,
     draw_known,
@@ -465,7 +465,7 @@ def learn_stays(
         len(case), stays.who[rows], mark, np.ones(len(rows)), marks.offsets, marks.sample
     )
     size = np.diff(marks.offsets)[mark]
-    right = np.add.reduceat(right_ones(case, claims), np.cumsum(size) - size, dtype=np.int64)
+    right = np.add.reduceat(judge(case, claims)[1], np.cumsum(size) - size, dtype=np.int64)
     return chances(trees(stays.features[rows], 2 * right > size, **_TREES)(stays.features))
 
 

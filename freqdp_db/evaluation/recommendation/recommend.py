@@ -34,7 +34,13 @@ from freqdp_db.engines.ranges import SingleThread, use
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.attacks.exposure import EXPOSURES, measure_exposure, measure_membership
 from freqdp_db.evaluation.counts import measure_trial
-from freqdp_db.evaluation.evaluate import check_seed, with_headlines
+from freqdp_db.evaluation.evaluate import (
+    check_seed,
+    refusal,
+    require_possible,
+    run_trial,
+    with_headlines,
+)
 from freqdp_db.evaluation.figures import (
     ACCENT,
     GOOD,
@@ -78,7 +84,6 @@ from freqdp_db.evaluation.recommendation.choosing import (
     steps_to_climb,
     within,
 )
-from freqdp_db.evaluation.trials import refusal, require_possible, run_trial
 from freqdp_db.evaluation.utility import information_loss, usefulness
 from freqdp_db.methods.contract import StepContext
 from freqdp_db.model.arrays import Ints, Metres

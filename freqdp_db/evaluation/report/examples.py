@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from freqdp_db.evaluation.attacks.claims import right_ones
+from freqdp_db.evaluation.attacks.claims import judge
 from freqdp_db.evaluation.attacks.known_samples import (
     SightingIndex,
     absent_from,
@@ -374,7 +374,7 @@ def _follow_each(case: Case, chosen: Ints, rng: np.random.Generator) -> list[Fol
     attack = np.zeros(len(case), np.bool_)
     attack[chosen] = True
     claims = claim_linked(runs, links, known, sighted, attack)
-    told = right_ones(case, claims)
+    told = judge(case, claims)[1]
     found = []
     for u in chosen[known.offsets[chosen + 1] > known.offsets[chosen]]:
         position = known.offsets[u]
