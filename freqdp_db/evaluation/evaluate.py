@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
+from operator import call
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from freqdp_db.dataset.road_tables import RoadTable
 from freqdp_db.db.builds import find_build
 from freqdp_db.db.connection import Database
 from freqdp_db.db.datasets import get_dataset
-from freqdp_db.db.releases import MetricRow, ReleaseRow, get_release, load_metrics, store_metrics
+from freqdp_db.db.releases import ReleaseRow, get_release, load_metrics, store_metrics
 from freqdp_db.engines.partitions import LOCAL, Engine
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.attacks import exposure
@@ -136,11 +137,10 @@ def measure_piece(case: Case, piece: str, seed: int, progress: Progress) -> dict
 def with_headlines(found: Mapping[str, float]) -> dict[str, float]:
     """All pieces together, with the largest of what attackers reach."""
     linked = [found[name] for name in found if is_linking(name)]
-    return {
-        **found,
-        EXPOSED: exposure.worst_exposure(found),
-        **({LINKED: max(linked)} if linked else {}),
-    }
+    headlines = {EXPOSED: exposure.worst_exposure(found)} | (
+        {LINKED: max(linked)} if linked else {}
+    )
+    return {**found, **headlines}
 
 
 def measure_release(
@@ -201,7 +201,7 @@ def evaluate(
     build = find_build(database, release.build_id)
     found: dict[str, float] = {}
     with progress.stage("metrics", len(pieces), "pieces") as stage:
-        for values in deal_out(engine, database, build, _read, asked, _run, pieces, progress):
+        for values in deal_out(engine, database, build, _read, asked, call, pieces, progress):
             found |= values
             stage.advance(1)
     if roads is not None and not any(name.startswith(_RECOVERY) for name in found):
@@ -236,10 +236,6 @@ def _read(
         return recovery_attack(read.pair, network, progress)
 
     return measure_piece_of
-
-
-def _run(measure: MeasurePiece, piece: str, progress: Progress) -> dict[str, float]:
-    return measure(piece, progress)
 
 
 def check_seed(seed: int) -> None:
@@ -309,35 +305,20 @@ def approve_within_limit(
     metrics = load_metrics(database, release.release_id)
     measured = exposure_in({metric.name: metric.value for metric in metrics})
     if get_dataset(database, release.dataset_id).max_exposure is not None:
-        if measured is None or not _is_up_to_date(release, metrics):
+        # measured by the attackers of this version, with the seed that everybody has; what this version
+        # made was measured by no earlier one
+        seeds = {metric.name: metric.seed for metric in metrics}
+        ours = release.software == freqdp_db.__version__ and seeds.get(EXPOSED) == DEFAULT_SEED
+        if measured is None or not ours:
             measured = exposure_in(
                 evaluate(database, release, progress, engine=engine, replayed=replayed)
             )
         if measured is not None and release.is_in_table:
-            measured = _worse(measured, _exposure_of_series(database, release, progress))
+            windows = windows_around(database, release)
+            number = len(windows)
+            if number > 1:
+                asked = (release, windows, progress, DEFAULT_SEED, [number])
+                values = measure_series(database, *asked)[number]
+                together = Exposure(values[EXPOSED], values[HALF], number)
+                measured = max(measured, together, key=lambda exposure: exposure.largest)
     return approve(database, release, measured, replaces), measured
-
-
-def _is_up_to_date(release: ReleaseRow, metrics: Collection[MetricRow]) -> bool:
-    """Whether the attackers of this version measured it, with the seed that everybody has.
-
-    A release that this version made was measured by no earlier one.
-    """
-    seeds = {metric.name: metric.seed for metric in metrics}
-    return release.software == freqdp_db.__version__ and seeds[EXPOSED] == DEFAULT_SEED
-
-
-def _exposure_of_series(
-    database: Database, release: ReleaseRow, progress: Progress
-) -> Exposure | None:
-    """Of a window together with those of its series that analysts have; None: there are none."""
-    windows = windows_around(database, release)
-    number = len(windows)
-    if number == 1:
-        return None
-    values = measure_series(database, release, windows, progress, DEFAULT_SEED, [number])[number]
-    return Exposure(values[EXPOSED], values[HALF], number)
-
-
-def _worse(one: Exposure, other: Exposure | None) -> Exposure:
-    return one if other is None or one.largest >= other.largest else other

@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, lru_cache
+from operator import call
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -273,7 +274,7 @@ class ExperimentOptions:
         return _on_objects(trials, self, network_of(trials, self.roads, progress), progress)
 
 
-Study = Callable[[Any], Any]
+Study = Callable[[Any, Progress], Any]
 """Makes the runs of one piece of an experiment."""
 
 
@@ -289,7 +290,7 @@ def _on_objects(
             return build, None
         return build, Truth.of(network, build.trajectories, build.locations, progress)
 
-    def run(piece: PlannedRun) -> list[Run]:
+    def run(piece: PlannedRun, _: Progress) -> list[Run]:
         """A run for each of the time steps."""
         build, truth = compared(piece.objects)
         request = piece.request(options.signature)
@@ -323,7 +324,7 @@ def _on_trips(trials: Trials, options: ExperimentOptions, facts: tuple[Region, P
             build = build.with_trajectories(*as_trips(build.trajectories, build.locations, facts))
         return build, compared_trips(build.trajectories, build.locations, facts, 0)
 
-    def run(piece: PlannedRun) -> list[Run]:
+    def run(piece: PlannedRun, _: Progress) -> list[Run]:
         build, original = compared(piece.objects)
         objects = len(build.trajectories)
         if piece.variant is None:
@@ -333,7 +334,7 @@ def _on_trips(trials: Trials, options: ExperimentOptions, facts: tuple[Region, P
         else:
             # synthetic methods make as many as are compared with: divergences depend on how many
             request = piece.request(options.signature, len(original[0]))
-            _, state, seconds = trials.run(request, piece.seed, build, alone=True)
+            state, seconds = trials.run(request, piece.seed, build, alone=True)[1:]
             made, places = state.trajectories, state.places
         released = compared_trips(made, places, facts, piece.seed)
         values = compare_trips(box, original, released)
@@ -381,7 +382,7 @@ def run_pieces(
     """What `options.study(...)` makes of each piece, here or on workers."""
     asked = (dataset, build.build_id, options)
     with progress.stage("experiment", len(pieces), "runs") as stage:
-        for found in deal_out(engine, database, build, _study, asked, _run, pieces, progress):
+        for found in deal_out(engine, database, build, _study, asked, call, pieces, progress):
             yield found
             stage.advance(1)
 
@@ -393,10 +394,6 @@ def _study(database: Database, asked: tuple[str, int, Any], progress: Progress) 
     trials = Trials(database, find_dataset(database, dataset), row, loaded)
     study: Study = options.study(trials, progress)
     return study
-
-
-def _run(study: Study, piece: Any, progress: Progress) -> Any:
-    return study(piece)
 
 
 def experiment_on(

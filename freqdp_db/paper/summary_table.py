@@ -302,7 +302,7 @@ class PaperOptions:
         build = some_objects(trials.build, self.objects(len(trials.build.trajectories))[-1])
         truth = Truth.of(network, build.trajectories, build.locations, Progress())
 
-        def work(piece: PaperRun | int) -> Run | StepTimes | str:
+        def work(piece: PaperRun | int, _: Progress) -> Run | StepTimes | str:
             if isinstance(piece, int):
                 return _time(trials, self, piece)
             return _measure(trials, self, piece, build, truth)

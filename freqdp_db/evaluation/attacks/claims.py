@@ -170,7 +170,7 @@ def judge(case: Case, claims: Claims) -> tuple[Shares, Flags]:
     release, side = case.release, case.original
     told, right = joined(
         map_ranges(
-            _judge, claims.offsets, side.offsets, case.judged_x, case.judged_y, side.at,
+            _judge, claims.offsets, side.offsets, *case.judged, side.at,
             claims.offsets, claims.sample, claims.worth, release.x, release.y, release.true_at,
             *boxes_of(release),
         )

@@ -118,7 +118,7 @@ def visible_features(case: Case, rows: Ints) -> Features:
     side, x, y, at = release.trajectories, release.x, release.y, release.trajectories.at
     trajectory = release.trajectory[rows]
     before = np.where(rows == side.offsets[:-1][trajectory], rows, rows - 1)
-    after = np.where(release.ends[rows], rows, rows + 1)
+    after = np.where(release.trajectories.ends[rows], rows, rows + 1)
     gap_in, gap_out = (at[rows] - at[before]) / 1e6, (at[after] - at[rows]) / 1e6
     way_in = np.hypot(x[rows] - x[before], y[rows] - y[before])
     way_out = np.hypot(x[after] - x[rows], y[after] - y[rows])

@@ -460,6 +460,11 @@ class Candidate(Document):
         return percent(self.half_high) if self.complete else f"at least {percent(self.half)}"
 
     @property
+    def use(self) -> float:
+        """The usefulness, 0 where it cannot serve."""
+        return self.usefulness or 0.0
+
+    @property
     def use_words(self) -> str:
         return "cannot be used for it" if self.usefulness is None else use_in_words(self.usefulness)
 
@@ -475,8 +480,8 @@ class Candidate(Document):
 
     def beats(self, other: Candidate) -> bool:
         """At least as good in both, and better in one."""
-        mine, theirs = (self.usefulness or 0.0, -self.risk), (other.usefulness or 0.0, -other.risk)
-        return mine != theirs and mine[0] >= theirs[0] and mine[1] >= theirs[1]
+        mine, theirs = (self.use, self.risk), (other.use, other.risk)
+        return mine != theirs and self.use >= other.use and self.risk <= other.risk
 
 
 @dataclass(frozen=True)
@@ -509,6 +514,8 @@ def judged(
     score = fmean(purpose.score(values) for values in trials) if serves else 0.0
     useful = min(max(score, 0.0), 1.0) if serves else None
     guarantee = request.guarantee(protected)
+    # speed needs enough moves: not every trial can measure it
+    measured = {name: [values[name] for values in trials if name in values] for name in _SHOWN}
     return Candidate(
         label=variant.label,
         method=method.name,
@@ -526,17 +533,11 @@ def judged(
         meets=serves and within(risk_high, half_high, limit),
         person_epsilon=guarantee["epsilon"] if method.unit == "person" else None,
         guarantee=guarantee["plain"],
-        numbers=_means(trials),
+        numbers={name: fmean(values) for name, values in measured.items() if values},
         command=command,
         seconds=seconds,
         complete=complete,
     )
-
-
-def _means(trials: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """The mean of each shown metric over the trials that could measure it (speed needs enough moves)."""
-    measured = {name: [values[name] for values in trials if name in values] for name in _SHOWN}
-    return {name: fmean(values) for name, values in measured.items() if values}
 
 
 def within(risk: float, half: float, limit: float) -> bool:
@@ -579,11 +580,11 @@ def choose(candidates: Sequence[Candidate], limit: float) -> Chosen:
     usable = [c for c in candidates if c.usefulness is not None]
     meeting = [c for c in usable if c.meets]
     if meeting:
-        best = min(_about_best(meeting), key=lambda c: (c.risk_high, c.half_high, -_use(c)))
+        best = min(_about_best(meeting), key=lambda c: (c.risk_high, c.half_high, -c.use))
         return Chosen(best, None, _why(best, usable, limit))
     if not usable:
         return Chosen(None, None, "No method that could be measured serves this purpose.")
-    nearest = min(usable, key=lambda c: (max(c.risk_high, c.half_high), -_use(c)))
+    nearest = min(usable, key=lambda c: (max(c.risk_high, c.half_high), -c.use))
     so_far = "" if nearest.complete else ", as far as it was attacked"
     return Chosen(
         None,
@@ -595,42 +596,37 @@ def choose(candidates: Sequence[Candidate], limit: float) -> Chosen:
     )
 
 
-def _use(candidate: Candidate) -> float:
-    return candidate.usefulness or 0.0
-
-
 def _about_best(candidates: Sequence[Candidate]) -> list[Candidate]:
     """The most useful, and those that are as useful but for the luck of a draw."""
-    most = max(_use(c) for c in candidates)
-    return [c for c in candidates if _use(c) >= most - ALIKE]
+    return [c for c in candidates if c.use >= max(c.use for c in candidates) - ALIKE]
 
 
 def _why(best: Candidate, usable: Sequence[Candidate], limit: float) -> str:
     text = (
         f"{learns(best)} {expected_at_most(best)} That is within {percent(limit)}. Usefulness: "
-        f"{share(_use(best))} ({best.use_words})."
+        f"{share(best.use)} ({best.use_words})."
     )
     meeting = [c for c in usable if c.meets]
-    most = max(meeting, key=_use)
+    most = max(meeting, key=lambda c: c.use)
     if len(meeting) == 1:
         text += " No other candidate stays within it."
-    elif _use(most) > _use(best):
+    elif most.use > best.use:
         text += (
             f" Of the {len(meeting)} candidates within it, {most.label} is about as useful "
-            f"({share(_use(most))} against {share(_use(best))}) but riskier ({most.learnt})."
+            f"({share(most.use)} against {share(best.use)}) but riskier ({most.learnt})."
         )
     else:
         text += f" It is the most useful of the {len(meeting)} candidates within it."
-    better = [c for c in usable if not c.meets and _use(c) > _use(best) + ALIKE]
+    better = [c for c in usable if not c.meets and c.use > best.use + ALIKE]
     if better:
         # of what is more useful, the one that comes nearest to the limit
-        tempting = min(better, key=lambda c: (max(c.risk_high, c.half_high), -_use(c)))
+        tempting = min(better, key=lambda c: (max(c.risk_high, c.half_high), -c.use))
         high = ""
         if tempting.complete:
             high = f", or up to {percent(tempting.risk_high)} in another draw"
         text += (
-            f" {tempting.label} would be more useful ({share(_use(tempting))} instead of "
-            f"{share(_use(best))}), but lets an attacker learn {tempting.learnt} of a person's samples"
+            f" {tempting.label} would be more useful ({share(tempting.use)} instead of "
+            f"{share(best.use)}), but lets an attacker learn {tempting.learnt} of a person's samples"
             f"{high}{_more_than_half(tempting)}."
         )
     return text
@@ -681,17 +677,17 @@ def contender(candidates: Sequence[Candidate], limit: float) -> Candidate | None
         c
         for c in candidates
         if c.trials < TRIALS
-        and _use(c) > (0.0 if chosen is None else _use(chosen) + ALIKE)
+        and c.use > (0.0 if chosen is None else chosen.use + ALIKE)
         and within(c.risk, c.half, limit)
     ]
-    return max(may, key=lambda c: (_use(c), -c.risk), default=None)
+    return max(may, key=lambda c: (c.use, -c.risk), default=None)
 
 
 def frontier(candidates: Iterable[Candidate]) -> list[Candidate]:
     """Of those that all attackers were tried on: what no other beats in both, the least useful first."""
     known = [c for c in candidates if c.usefulness is not None and c.complete]
     best = [c for c in known if not any(other.beats(c) for other in known)]
-    return sorted(best, key=lambda c: (c.usefulness or 0.0, c.risk))
+    return sorted(best, key=lambda c: (c.use, c.risk))
 
 
 def guaranteed(candidates: Iterable[Candidate]) -> Candidate | None:
@@ -809,7 +805,7 @@ class Recommendation(Document):
                 c.label != picked,
                 not c.meets,
                 c.usefulness is None,
-                -(c.usefulness or 0.0),
+                -c.use,
                 c.risk,
             ),
         )
