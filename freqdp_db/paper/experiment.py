@@ -132,6 +132,9 @@ class Trials:
     def _search(self) -> Search:
         return search_within(self.database, self.row.build_id, self.build, DEFAULT_MEMORY)
 
+    def network(self, roads: RoadTable | None, progress: Progress) -> Network | None:
+        return None if roads is None else roads.network(self.database, self.row.srid, progress)
+
     def run(
         self,
         request: Request,
@@ -271,7 +274,7 @@ class ExperimentOptions:
             known = facts_of(trials.build)
             facts = known(LonLatArea().from_text(region), TimeStretch().from_text(period))
             return _on_trips(trials, self, facts)
-        return _on_objects(trials, self, network_of(trials, self.roads, progress), progress)
+        return _on_objects(trials, self, trials.network(self.roads, progress), progress)
 
 
 Study = Callable[[Any, Progress], Any]
@@ -348,10 +351,6 @@ def some_objects(build: Build, count: int) -> Build:
     objects = len(build.trajectories)
     order = np.random.default_rng([_SUBSET_SEED, objects]).permutation(objects)
     return build.with_trajectories(build.trajectories.take(np.sort(order[:count])))
-
-
-def network_of(trials: Trials, roads: RoadTable | None, progress: Progress) -> Network | None:
-    return None if roads is None else roads.network(trials.database, trials.row.srid, progress)
 
 
 def check_sizes(sizes: Sequence[int], objects: int) -> None:

@@ -47,7 +47,6 @@ from freqdp_db.paper.experiment import (
     check_sizes,
     draw_epsilon,
     figure_of,
-    network_of,
     result_files,
     run_pieces,
     seeds_of,
@@ -297,7 +296,7 @@ class PaperOptions:
 
     def study(self, trials: Trials, progress: Progress) -> Study:
         """What makes runs, or times for a number of objects; nothing is published and nothing spent."""
-        network = network_of(trials, self.roads, progress)
+        network = trials.network(self.roads, progress)
         assert network is not None
         build = some_objects(trials.build, self.objects(len(trials.build.trajectories))[-1])
         truth = Truth.of(network, build.trajectories, build.locations, Progress())
