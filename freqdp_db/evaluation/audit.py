@@ -714,7 +714,6 @@ def _releases_of_trips(
 
 
 def _some(trips: Trips, chosen: Ints) -> Trips:
-    """The trips of these objects."""
     which, by_object = rows_of(trips.by_object, chosen)
     samples, offsets = rows_of(trips.offsets, which)
     return Trips(by_object, offsets, trips.x[samples], trips.y[samples], trips.at[samples])

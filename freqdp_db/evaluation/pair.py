@@ -165,7 +165,6 @@ class ReleaseSeen:
 
     @cached_property
     def trajectory(self) -> Ids:
-        """The trajectory of each sample."""
         return self.trajectories.owner
 
     @property

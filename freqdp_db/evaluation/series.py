@@ -22,9 +22,8 @@ from freqdp_db.db.copy import POSTGRES_EPOCH_US
 from freqdp_db.db.datasets import get_dataset
 from freqdp_db.db.releases import ReleaseRow, list_windows, store_metrics
 from freqdp_db.errors import BadInput, NotFound
-from freqdp_db.evaluation.attacks.aggregates import MOST_TARGETS
 from freqdp_db.evaluation.attacks.exposure import HEADLINE, is_exposure, measure_exposure
-from freqdp_db.evaluation.counts import membership_over_windows, window_scores
+from freqdp_db.evaluation.counts import MOST_TARGETS, membership_over_windows, window_scores
 from freqdp_db.evaluation.pair import Case, ReleaseSeen, Windows, load_case
 from freqdp_db.model.arrays import Groups, Ids, Ints, offsets_from
 from freqdp_db.model.trajectories import Areas, Codes, KeptColumns, Locations, Trajectories

@@ -74,7 +74,6 @@ class JudgedTable:
     """The side of the cells that places are centres of; None: they lie anywhere."""
 
     def lines(self) -> list[str]:
-        """How the table was read, in words."""
         how = (
             "by the key table"
             if self.key_given

@@ -227,7 +227,6 @@ def _measure(strategy: Strategy, work: Workload, locations: Locations) -> tuple[
 
 
 def _timed(work: Callable[[], T]) -> tuple[float, T]:
-    """Seconds, and the result."""
     start = time.perf_counter()
     found = work()
     return time.perf_counter() - start, found
@@ -335,8 +334,6 @@ def parse_sizes(text: str) -> list[int]:
 
 @dataclass(frozen=True)
 class PipelineRun:
-    """One size."""
-
     trajectories: int
     samples: int
     floor_s: float
@@ -360,7 +357,6 @@ def _run_pipeline(
     seed: int,
     progress: Callable[[], Progress],
 ) -> PipelineRun:
-    """Build and anonymize so many objects."""
     preparing, building, releasing = progress(), progress(), progress()
     with preparing.stage(f"take {size:,} objects"):
         part = register_some(bench, dataset, size, seed, preparing)

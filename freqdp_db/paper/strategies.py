@@ -61,7 +61,6 @@ class SegmentRows(NamedTuple):
 
 
 def distinct_rows(trajectories: Trajectories, locations: Locations) -> SegmentRows:
-    """Every distinct segment, trajectory by trajectory."""
     segments = distinct_segments(trajectories)
     x, y, tail, head = locations.x, locations.y, segments.tail, segments.head
     ends = (x[tail], y[tail], x[head], y[head])

@@ -164,7 +164,6 @@ class W4mStep(Step[W4mOptions, EmptyLog, W4mLog]):
 
 
 def _most_trash(options: W4mOptions, objects: int) -> int:
-    """So many objects may be left out."""
     return int(options.trash * objects // 100)
 
 

@@ -60,7 +60,6 @@ class AttackScore:
         return max(float(right.mean()), float(np.average(right, weights=weights)))
 
     def named(self, name: str) -> dict[str, float]:
-        """The metrics of one attack."""
         there = self.found[~np.isnan(self.found)]
         return {
             name: float(there.mean()) if len(there) else 0.0,

@@ -214,7 +214,6 @@ class SightingIndex:
         return key[order], order, np.array([*low, *size, folded], np.int64)
 
     def find(self, case: Case, known: KnownSamples, rng: np.random.Generator) -> Sighted:
-        """Look for the known samples of every object."""
         release = self.release
         x, y = release.shown(case.x[known.position], case.y[known.position])
         at = release.coarse(case.original.at[known.position])

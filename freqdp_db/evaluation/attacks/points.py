@@ -106,7 +106,6 @@ def is_of_points(release: ReleaseSeen) -> bool:
 
 
 def find_marks(release: ReleaseSeen) -> Marks:
-    """The marks of a release."""
     tick_us = max(release.clock_us or 0, release.time_step_us or 0, _LEAST_TICK_US)
     tick = release.trajectories.at // tick_us
     column, row = (np.floor(v / _CELL_M).astype(np.int64) for v in (release.x, release.y))

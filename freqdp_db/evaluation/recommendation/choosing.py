@@ -106,7 +106,6 @@ def find_purpose(name: str) -> Purpose:
 
 
 def use_in_words(usefulness: float) -> str:
-    """How well it is kept."""
     return next((words for least, words in _WORDS if usefulness >= least), "hardly")
 
 
@@ -146,7 +145,6 @@ class MethodToTry:
 
     @property
     def does(self) -> str:
-        """What it does to the data, in words."""
         return "; then ".join(_DOES[part] for part in self.method.split("+"))
 
     @property
@@ -335,7 +333,6 @@ def ladders_for(purpose: Purpose, roads: str | None = None) -> list[Ladder]:
 
 
 def grid_for(purpose: Purpose, roads: str | None = None) -> list[MethodToTry]:
-    """All of them."""
     return [method for ladder in ladders_for(purpose, roads) for method in ladder]
 
 
@@ -486,8 +483,6 @@ class Candidate(Document):
 
 @dataclass(frozen=True)
 class Chosen:
-    """What to use, and why."""
-
     recommended: Candidate | None
     nearest: Candidate | None
     """Where nothing meets the risk."""
@@ -719,7 +714,6 @@ def price_of_histories(candidates: Iterable[Candidate]) -> str | None:
 
 
 def risk_in_words(risk: float) -> str:
-    """How much of a person is learnt."""
     return next((words for most, words in _RISKS if risk < most), "most of a person")
 
 
@@ -743,8 +737,6 @@ FOR_THE_CURATOR = (
 
 @dataclass(frozen=True)
 class LeftOut:
-    """What was not tried, and why."""
-
     label: str
     reason: str
 
@@ -811,7 +803,6 @@ class Recommendation(Document):
         )
 
     def rows(self) -> list[tuple[str, str, str, str, str]]:
-        """The table."""
         return [
             (
                 ("* " if c.label in (self.recommended, self.nearest) else "  ") + c.label,

@@ -104,8 +104,6 @@ _MOST_MINUTES = 1_440
 
 @dataclass(frozen=True)
 class RecommendOptions:
-    """A checked request."""
-
     risk: float
     purpose: Purpose
     objects: int | None
@@ -259,7 +257,6 @@ def how_long(needed: float, allowed: float) -> str:
 
 
 def span(seconds: float) -> str:
-    """So long, in words."""
     if seconds < 90:
         return f"{max(round(seconds), 1)} s"
     return f"{round(seconds / 60)} min"
@@ -292,7 +289,6 @@ def chosen(objects: int, seed: int) -> Ints:
 
 
 def held_out(objects: int) -> int:
-    """How many of so many are held out."""
     return min(max(objects // _HELD_OUT, 1), _MOST_HELD_OUT)
 
 
@@ -744,7 +740,6 @@ def _notes(
 
 
 def write_page(found: Recommendation, purpose: Purpose) -> None:
-    """Write it where the recommendation says."""
     ordered = found.ordered()
     title = (
         f"Risk against usefulness of {len(ordered)} candidates for {found.dataset}; "

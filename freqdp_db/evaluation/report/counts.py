@@ -85,7 +85,6 @@ def _taken(table: Columns, rows: NDArray[Any]) -> Columns:
 
 
 def _polygons(zones: ZoneRows, wanted: NDArray[Any]) -> list[Any]:
-    """Paths of some zones."""
     from matplotlib.path import Path
 
     corners = zones.corners

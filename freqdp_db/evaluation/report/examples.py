@@ -123,13 +123,11 @@ def busy_window(pair: Pair, t: int) -> Window:
 
 
 def clock(local_us: int) -> str:
-    """Hours and minutes of a local time."""
     minutes = local_us % DAY_US // _MINUTE_US
     return f"{minutes // 60:02}:{minutes % 60:02}"
 
 
 def rows_within(side: Trajectories, t: int, window: Window, timezone: str) -> Ints:
-    """A trajectory's samples in a window."""
     rows = np.arange(side.offsets[t], side.offsets[t + 1])
     local = local_times(side.at[rows], timezone)
     inside: Ints = rows[(local >= window.begin) & (local < window.end)]

@@ -190,7 +190,6 @@ class RoadLines:
         return len(self.offsets) - 1
 
     def within(self, box: CellBox) -> Ints:
-        """Those that may touch a box."""
         if not len(self):
             return np.zeros(0, np.int64)
         begins = self.offsets[:-1]

@@ -92,8 +92,6 @@ _NOT_SHOWN: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Reported(Document):
-    """What was written."""
-
     release: str
     file: Path
     public: bool
@@ -101,7 +99,6 @@ class Reported(Document):
 
 
 def target(path: Path, overwrite: bool) -> Path:
-    """The file to write, or a refusal."""
     if path.exists() and not overwrite:
         raise BadInput(
             f"{path} is there already", remedy="name another file with [[out]], or say [[force]]"
@@ -136,7 +133,6 @@ def write_report(
 
 
 def written(path: Path, context: dict[str, Any]) -> Reported:
-    """Write the page."""
     words = {"meaning_of": meaning_of, "news_of": news_of, "remark_of": remark_of}
     drawn_by = {"drawn_by": freqdp_db.__version__}
     text = render("report.html", _NOT_SHOWN | words | drawn_by | context)
@@ -421,7 +417,6 @@ def write_table_report(
     roads: RoadTable | None,
     progress: Progress,
 ) -> Path:
-    """Write the page of a table that was judged."""
     build = find_build(database, dataset.require_build())
     lines = _road_lines(database, roads, judged.srid)
     context = {
@@ -536,7 +531,6 @@ def _in_metres(reader: ReleaseReader, x: Metres, y: Metres) -> tuple[Metres, Met
 
 
 def heats_of(pair: Pair) -> Heats:
-    """Where the released samples are."""
     x, y = (side[pair.released.location] for side in (pair.locations.x, pair.locations.y))
     return heat_maps([("the release", x, y)], box_of(x, y), pitch_of(pair.locations))
 
@@ -556,7 +550,6 @@ def pitch_of(places: Locations) -> float | None:
 
 
 def _price(guarantee: dict[str, Any]) -> str:
-    """What was claimed for what, in words."""
     claimed = [
         f"epsilon {part['claimed_epsilon']} for {part['unit']}"
         for part in guarantee["artefacts"].values()

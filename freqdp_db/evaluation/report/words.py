@@ -160,7 +160,6 @@ def strongest(values: Mapping[str, float], attacks: Iterable[str]) -> str:
 
 
 def counted(number: int, what: str) -> str:
-    """1 window, 2 windows."""
     return f"{number:,} {what}{'s' * (number != 1)}"
 
 
@@ -226,7 +225,6 @@ _BESIDE_ATTACKERS = {
 
 
 def beside_attackers(values: Mapping[str, float]) -> list[str]:
-    """What else was learnt, in sentences."""
     return [
         words.format(values[name]) for name, words in _BESIDE_ATTACKERS.items() if name in values
     ]
@@ -336,8 +334,6 @@ GROUPS = (LEARNT, WHO_IS_LINKED, OTHERWISE, USE, BESIDE)
 
 @dataclass(frozen=True)
 class Meaning:
-    """Of one metric."""
-
     group: str
     what: str
     good: str
