@@ -180,7 +180,8 @@ def _errors(
 # independent persons, so Poisson counts, and noise of the published size.
 #
 # The game is that of the guarantee: the person is in the data, or is not and all else is the same. Of
-# linear counts the table without the person is the table minus their contributions, with the noise as drawn.
+# linear counts the table without the person is the table minus their contributions, with the noise as
+# drawn.
 
 
 MOST_TARGETS = 2_000
