@@ -18,7 +18,7 @@ from freqdp_db.db.connection import Database
 from freqdp_db.db.releases import ReleaseRow, load_columns
 from freqdp_db.evaluation.attacks.claims import area_under_curve, found_at
 from freqdp_db.evaluation.attacks.exposure import HEADLINE
-from freqdp_db.evaluation.utility import jensen_shannon, largest_errors, same_largest
+from freqdp_db.evaluation.utility import counts_alike, jensen_shannon, largest_errors, same_largest
 from freqdp_db.methods.contract import StepContext, options_of
 from freqdp_db.methods.counts.contributions import WHOLE
 from freqdp_db.methods.counts.family import contributions_to, design_of
@@ -481,10 +481,7 @@ def measure_trial(
         mine = _within(rows["zone"], 1, len(zones) + 1) & (rows["bin"] > 0)
         shown = (rows["zone"][mine] - 1) * len(bins) + rows["bin"][mine] - 1
         true = items[0].cells(len(bins))
-        known, number = np.unique(np.concatenate([true, shown]), return_inverse=True)
-        before: Numbers = np.bincount(number[: len(true)], minlength=len(known))
-        after = np.bincount(number[len(true) :], rows["estimate"][mine], minlength=len(known))
-        found["density"] = jensen_shannon(before, after)
+        found["density"] = jensen_shannon(*counts_alike(true, shown, rows["estimate"][mine]))
     else:
         rows, items = made.table("flows"), [side.trips for side in sides]
         found |= _flow_sizes(rows, items[0], zones)
@@ -505,12 +502,8 @@ def _flow_sizes(rows: dict[str, Numbers], trips: Any, zones: Zones) -> dict[str,
     between = _within(rows["origin"], 1, len(zones) + 1)
     between &= _within(rows["destination"], 1, len(zones) + 1) & (rows["bin"] > 0)
     pair = (rows["origin"] - 1) * len(zones) + rows["destination"] - 1
-    codes = np.concatenate([trips.zone * np.int64(len(zones)) + trips.to, pair[between]])
-    known, number = np.unique(codes, return_inverse=True)
-    before = np.bincount(number[: len(trips)], minlength=len(known))
-    after: Numbers = np.bincount(
-        number[len(trips) :], rows["estimate"][between], minlength=len(known)
-    )
+    true = trips.zone * np.int64(len(zones)) + trips.to
+    before, after = counts_alike(true, pair[between], rows["estimate"][between])
     right = largest_errors("flow", before, after)["flow.shares"]
     return {"flow": right, "flow.f1": same_largest(before, after)}
 

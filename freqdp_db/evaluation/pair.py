@@ -23,7 +23,7 @@ from freqdp_db.methods.contract import Undated, WorkingSet
 from freqdp_db.methods.registry import find_method
 from freqdp_db.methods.unlinking.clock import in_grains, nearest_tick
 from freqdp_db.methods.unlinking.samples import fold
-from freqdp_db.model.arrays import Flags, Groups, Ids, Ints, Metres
+from freqdp_db.model.arrays import Flags, Groups, Ids, Ints, Metres, offsets_from
 from freqdp_db.model.days import DAY_US, HOUR_US, local_days, local_times
 from freqdp_db.model.trajectories import Areas, Build, Codes, Locations, Trajectories
 from freqdp_db.progress import Progress
@@ -60,6 +60,15 @@ class Pair:
     def coarse(self, at: Ints) -> Ints:
         """Times as the release shows them."""
         return at if self.time_step_us is None else at // self.time_step_us * self.time_step_us
+
+
+def object_by_object(side: Trajectories, trajectory: Ids, start: Ints) -> Trajectories:
+    """The trajectory of each object; -1: an empty one that starts at its time in `start`."""
+    there = trajectory >= 0
+    theirs = side.take(trajectory[there].astype(np.int64))
+    lengths, start = np.zeros(len(trajectory), np.int64), start.copy()
+    lengths[there], start[there] = theirs.lengths, theirs.start
+    return Trajectories(offsets_from(lengths), theirs.location, theirs.at, start)
 
 
 @dataclass(frozen=True)

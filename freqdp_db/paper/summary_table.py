@@ -25,7 +25,7 @@ from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.attacks.recovery import Truth
 from freqdp_db.evaluation.evaluate import measure, refusal, require_possible
 from freqdp_db.evaluation.figures import save_svg
-from freqdp_db.evaluation.pair import Case, Pair
+from freqdp_db.evaluation.pair import Case, Pair, object_by_object
 from freqdp_db.evaluation.utility import (
     diameter_error,
     frequent_patterns,
@@ -145,14 +145,8 @@ FIGURE = ("PureG", "PureL", "GL")
 """What the figure of epsilon compares."""
 FIGURE_EPSILONS = ("0.1", "1", "10")
 PANELS = {
-    "la_s.a.10": "LA_s",
-    "inf": "INF",
-    "de": "DE",
-    "te.trip": "TE",
-    "ffp": "FFP",
-    "recovery.f": "F-score",
-    "recovery.rmf": "RMF",
-    "recovery.accuracy": "Accuracy",
+    COLUMNS[title]: title
+    for title in ("LA_s", "INF", "DE", "TE", "FFP", "F-score", "RMF", "Accuracy")
 }
 """Of the paper's figure "The impact of epsilon", in its order."""
 _MOST_SEEDS = 100
@@ -203,20 +197,11 @@ def aligned(case: Case, state: WorkingSet) -> Pair:
     """Both sides over the original places, object by object."""
     pair, objects = case.pair, len(case.original)
     if state.part_of is not None:
-        return replace(pair, released=_repeated(pair.released, state))
+        nothing = np.zeros(objects, np.int64)
+        return replace(pair, released=object_by_object(pair.released, state.part_of, nothing))
     if is_nobodys(state):
         return replace(pair, released=_dealt(pair.released, objects))
     return pair
-
-
-def _repeated(side: Trajectories, state: WorkingSet) -> Trajectories:
-    """The trajectory of each object's group; whoever is in none has an empty one."""
-    assert state.part_of is not None
-    there = state.part_of >= 0
-    theirs = side.take(state.part_of[there].astype(np.int64))
-    lengths, start = np.zeros((2, len(there)), np.int64)
-    lengths[there], start[there] = theirs.lengths, theirs.start
-    return Trajectories(offsets_from(lengths), theirs.location, theirs.at, start)
 
 
 def _dealt(side: Trajectories, objects: int) -> Trajectories:
