@@ -153,7 +153,7 @@ def last_at_or_before(pair: Pair) -> Ints:
 
 
 SIDE = 6
-SHORTEST, LONGEST = 2, 8
+LONGEST = 8
 MOST_FREQUENT = 100
 _INNER_EDGE_PERCENT = 1.0
 _CELLS = SIDE * SIDE
@@ -202,7 +202,7 @@ def most_frequent(offsets: Ints, cells: Ids, *, by_occurrence: bool) -> Ints:
         # one more cell at the end of every pattern that does not run into the next trajectory
         whole = owner[: -(length - 1)] == owner[length - 1 :]
         code = code[: len(whole)] * _CELLS + cells[length - 1 :]
-        if length < SHORTEST or not whole.any():
+        if not whole.any():
             continue
         known, which = np.unique(code[whole], return_inverse=True)
         if not by_occurrence:

@@ -295,8 +295,8 @@ def test_ladders_show_less_and_less() -> None:
 
 def test_time_is_kept() -> None:
     now = [0.0]
-    budget = TimeBudget(10.0, 2.0, {"points, all": 1.0}, clock=lambda: now[0])
-    cheap, dear, known = MethodToTry("lg"), MethodToTry("strict", weight=3.0), MethodToTry("points")
+    budget = TimeBudget(10.0, 2.0, {"points, all": 1.0, "strict, all": 6.0}, clock=lambda: now[0])
+    cheap, dear, known = MethodToTry("lg"), MethodToTry("strict"), MethodToTry("points")
     assert budget.expected([cheap, dear, known]) == 9.0
     now[0] = 4.0
     assert budget.allows(dear)

@@ -131,8 +131,6 @@ class MethodToTry:
     variant_name: str = ""
     """What is not as by default, in words."""
     given: dict[str, str] = field(default_factory=dict)
-    weight: float = 1.0
-    """How long it takes to run and to measure, beside the others; until one of its pace was tried."""
 
     @property
     def label(self) -> str:
@@ -156,16 +154,13 @@ class MethodToTry:
         """The same where trips keep to roads, if this one makes trips."""
         if roads is None or find_method(self.method).kind != "synthetic":
             return self
-        return replace(
-            self, given={**self.given, "roads": roads}, weight=_DEARER_ON_ROADS * self.weight
-        )
+        return replace(self, given={**self.given, "roads": roads})
 
     def request(self) -> Request:
         """What `anonymize` would be asked for."""
         return Request.parse(self.method, **self.given)
 
 
-_DEARER_ON_ROADS = 4.0
 _SHORT = {"pieces": "30min", "quiet": "10min"}
 _WIDE = {"meet": "1000m/15min"}
 _COARSE = {"time_step": "5min"}
@@ -179,8 +174,6 @@ _TRIP_ENDS = {
 """Whole trips, of which only the ends are shown: what flows are counted by."""
 _BY_CELL = {"grain": "500", "time_step": "1h", **_OF_DAY}
 """No finer than density is counted."""
-_SWAPPED, _MIXED = 1.2, 1.4
-"""Weights."""
 
 Ladder = Sequence[MethodToTry]
 """Candidates of one sort, from most to least of what is shown: both usefulness and risk fall."""
@@ -197,7 +190,7 @@ def _shares(words: str, given: dict[str, str], shares: Sequence[str]) -> list[Me
 LADDERS: dict[str, Ladder] = {
     # always first, so that there is time for the line with a guarantee
     "strict": [
-        MethodToTry("strict", f"epsilon {epsilon}", {"epsilon": epsilon}, 3.0)
+        MethodToTry("strict", f"epsilon {epsilon}", {"epsilon": epsilon})
         for epsilon in ("4", "2", "1")
     ],
     "points": [
@@ -237,17 +230,17 @@ LADDERS: dict[str, Ladder] = {
     "lg": [MethodToTry("lg"), MethodToTry("lg", "times to 5 min", _COARSE)],
     "lg+cut": [MethodToTry("lg+cut"), MethodToTry("lg+cut", "short pieces", _SHORT)],
     "swap": [
-        MethodToTry("swap", weight=_SWAPPED),
-        MethodToTry("swap", "wide meetings", _WIDE, _SWAPPED),
+        MethodToTry("swap"),
+        MethodToTry("swap", "wide meetings", _WIDE),
     ],
     "lg+swap": [
-        MethodToTry("lg+swap", weight=_SWAPPED),
-        MethodToTry("lg+swap", "wide meetings", _WIDE, _SWAPPED),
-        MethodToTry("lg+swap", "wide meetings, times to 5 min", {**_WIDE, **_COARSE}, _SWAPPED),
+        MethodToTry("lg+swap"),
+        MethodToTry("lg+swap", "wide meetings", _WIDE),
+        MethodToTry("lg+swap", "wide meetings, times to 5 min", {**_WIDE, **_COARSE}),
     ],
     "lg+swap+cut": [
-        MethodToTry("lg+swap+cut", weight=_MIXED),
-        MethodToTry("lg+swap+cut", "short pieces", _SHORT, _MIXED),
+        MethodToTry("lg+swap+cut"),
+        MethodToTry("lg+swap+cut", "short pieces", _SHORT),
     ],
 }  # fmt: skip
 _FIRST = {
@@ -257,10 +250,8 @@ _FIRST = {
 }
 """Which ladders promise most for a purpose; the others follow."""
 _TRIMMED: Ladder = (
-    MethodToTry("cut", "short pieces, ends trimmed by the map", _SHORT, 1.5),
-    MethodToTry(
-        "cut", "10 min pieces, ends trimmed by the map, no dates", {**_BRIEF, **_UNDATED}, 1.5
-    ),
+    MethodToTry("cut", "short pieces, ends trimmed by the map", _SHORT),
+    MethodToTry("cut", "10 min pieces, ends trimmed by the map, no dates", {**_BRIEF, **_UNDATED}),
 )
 """Tried where there are roads."""
 _HISTORIES: Ladder = (
@@ -273,7 +264,7 @@ _HISTORIES: Ladder = (
     MethodToTry("pure-l"),
     # out, but they say what it costs that each trajectory must be one object's
     MethodToTry("lg+cut"),
-    MethodToTry("lg+swap+cut", weight=1.4),
+    MethodToTry("lg+swap+cut"),
 )
 _NEVER: Sequence[tuple[tuple[str, ...], str]] = (
     (
@@ -303,10 +294,10 @@ _NO_HISTORY = (
     "their trajectories are not one person's, so they hold no histories. lg+cut and lg+swap+cut were "
     "measured to show what that requirement costs"
 )
-HEAVIEST = MethodToTry("lg+swap+cut", weight=_MIXED)
+HEAVIEST = MethodToTry("lg+swap+cut")
 """Goes through every kernel: run first."""
 TYPICAL = MethodToTry("cut")
-"""Tells how long a candidate of weight 1 takes."""
+"""Tells how long a candidate takes whose pace is not known."""
 
 
 _COUNTS = {
@@ -324,7 +315,7 @@ def ladders_for(purpose: Purpose, roads: str | None = None) -> list[Ladder]:
     if purpose.name in _COUNTS:
         given = _COUNTS[purpose.name]
         asked = f"{given['tables']} by {given['zones'].removeprefix('grid:')}, epsilon 2"
-        ladders["counts"] = [MethodToTry("counts", asked, {**given, "epsilon": "2"}, 2.0)]
+        ladders["counts"] = [MethodToTry("counts", asked, {**given, "epsilon": "2"})]
     if roads is not None:
         ladders["trimmed"] = [replace(m, given={**m.given, "roads": roads}) for m in _TRIMMED]
     first = _FIRST[purpose.name]
@@ -360,11 +351,7 @@ class Climb:
 
 def steps_to_climb(ladders: Sequence[Ladder]) -> list[MethodToTry]:
     """About what has to be tried of them to know where the limit lies."""
-    return [
-        max(ladder, key=lambda method: method.weight)
-        for ladder in ladders
-        for _ in range(len(ladder).bit_length())
-    ]
+    return [ladder[0] for ladder in ladders for _ in range(len(ladder).bit_length())]
 
 
 def never_tried(purpose: Purpose) -> list[tuple[str, str]]:

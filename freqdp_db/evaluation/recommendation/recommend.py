@@ -191,8 +191,8 @@ class TimeBudget:
     """The time that there is, and what has been learnt of how long a candidate takes."""
 
     seconds: float
-    per_weight: float = 0.0
-    """Seconds for a candidate of weight 1, of a pace that is not known."""
+    typical: float = 0.0
+    """Seconds for a candidate of a pace that is not known."""
     paces: dict[str, float] = field(default_factory=dict)
     """Seconds for a candidate of each pace that is known."""
     clock: Callable[[], float] = time.monotonic
@@ -207,7 +207,7 @@ class TimeBudget:
 
     def expected(self, variants: Sequence[MethodToTry]) -> float:
         """Seconds for all of these."""
-        return sum(self.paces.get(v.pace, self.per_weight * v.weight) for v in variants)
+        return sum(self.paces.get(v.pace, self.typical) for v in variants)
 
     def allows(self, variant: MethodToTry) -> bool:
         """Whether it will end in time, by what is known so far."""
@@ -575,13 +575,13 @@ def _prepare(
     likeliest = next((method for method in promising if not method.is_for_an_object), TYPICAL)
     again = [likeliest] * (_AGAIN * (TRIALS - 1))
     planned = [
-        lines.get(variant.pace, variant.weight * typical)
+        lines.get(variant.pace, typical)
         for variant in (*steps_to_climb(ladders[:_PLANNED]), *again)
     ]
     left = budget.seconds - budget.used
     objects = options.objects or objects_within(left, samples, np.sum(planned, axis=0))
     in_trial = np.array([1.0, samples[objects - 1]])
-    budget.per_weight = float(typical @ in_trial)
+    budget.typical = float(typical @ in_trial)
     budget.paces = {pace: float(line @ in_trial) for pace, line in lines.items()}
     sides = split(build.trajectories, objects, options.seed)
     variants = [method for ladder in ladders for method in ladder]
