@@ -244,10 +244,10 @@ def _movements(pair: Pair) -> tuple[Trajectories, Trajectories, int]:
     codes, sides = [], []
     for side in (pair.original, pair.released):
         a, b = side.location[:-1].astype(np.int64), side.location[1:].astype(np.int64)
-        moves = np.append(~side.ends[:-1] & (a != b), np.zeros(side.samples > 0, np.bool_))
-        codes.append(
-            np.minimum(a, b)[moves[:-1]] * len(pair.locations) + np.maximum(a, b)[moves[:-1]]
-        )
+        moves = ~side.ends
+        moves[:-1] &= a != b
+        code = np.minimum(a, b) * len(pair.locations) + np.maximum(a, b)
+        codes.append(code[moves[:-1]])
         sides.append(side.where(moves))
     known, number = np.unique(np.concatenate(codes), return_inverse=True)
     numbers = np.split(number.astype(np.int32), [len(codes[0])])
