@@ -256,7 +256,19 @@ class ExperimentOptions:
 
     def plan(self, dataset: DatasetRow, objects: int) -> list[PlannedRun]:
         """Every run, smaller sizes first; refuses what is not possible before anything runs."""
-        self._require_possible(dataset)
+        if self.each_trip and not self.trips:
+            raise BadInput("[[each_trip]] is given without [[trips]]", remedy="give both")
+        if self.trips and (self.roads is not None or self.time_steps):
+            raise BadInput(
+                "[[trips]] measures neither recovery nor coarse times",
+                remedy="leave out [[roads]], [[map]] and [[time_step]]",
+            )
+        if self.trips and (dataset.region is None or dataset.period is None):
+            raise BadInput(
+                f"[[trips]]: the region and the period of {dataset.name} are not known",
+                remedy=f"say them: freqdp dataset set {shlex.quote(dataset.name)} --region ... "
+                "--period ...",
+            )
         sizes, seeds = self.sizes or [objects], seeds_of(self.seeds, _MOST_SEEDS)
         check_sizes(sizes, objects)
         runs = []
@@ -272,21 +284,6 @@ class ExperimentOptions:
             if run.variant is not None:
                 run.request(self.signature)
         return runs
-
-    def _require_possible(self, dataset: DatasetRow) -> None:
-        if self.each_trip and not self.trips:
-            raise BadInput("[[each_trip]] is given without [[trips]]", remedy="give both")
-        if self.trips and (self.roads is not None or self.time_steps):
-            raise BadInput(
-                "[[trips]] measures neither recovery nor coarse times",
-                remedy="leave out [[roads]], [[map]] and [[time_step]]",
-            )
-        if self.trips and (dataset.region is None or dataset.period is None):
-            raise BadInput(
-                f"[[trips]]: the region and the period of {dataset.name} are not known",
-                remedy=f"say them: freqdp dataset set {shlex.quote(dataset.name)} --region ... "
-                "--period ...",
-            )
 
     def study(self, trials: Trials, progress: Progress) -> Study:
         """What makes runs, with what it needs read from the database."""

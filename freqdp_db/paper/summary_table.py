@@ -33,7 +33,6 @@ from freqdp_db.evaluation.utility import (
     side_by_side,
     trip_error,
 )
-from freqdp_db.methods.contract import WorkingSet
 from freqdp_db.methods.registry import find_method
 from freqdp_db.model.arrays import offsets_from
 from freqdp_db.model.trajectories import Build, Trajectories
@@ -171,35 +170,30 @@ _OF_OBJECTS = frozenset(
 )  # fmt: skip
 
 
-def paper_metrics(case: Case, state: WorkingSet, pair: Pair, seed: int) -> dict[str, float]:
+def paper_metrics(case: Case, pair: Pair, seed: int) -> dict[str, float]:
     """The metrics of the paper's table that need no roads; `pair`: as `aligned` gives it.
 
     Whoever generates trips generates no weeks: how wide trajectories are, where they begin and end
     and how they go on is then compared trip by trip, on both sides.
     """
     found = measure(pair, seed, Progress(), _OF_OBJECTS)
-    if is_nobodys(state):
-        trips = in_trips(
-            side_by_side(replace(pair, released=case.release.trajectories), state.places)
-        )
+    if case.made_up:
+        as_released = replace(pair, released=case.release.trajectories)
+        trips = in_trips(side_by_side(as_released, case.release.places))
         rng = np.random.default_rng(seed)
         found |= diameter_error(trips) | frequent_patterns(trips)
         found["te.trip"] = trip_error(trips, rng)["te.trajectory"]
     return found
 
 
-def is_nobodys(state: WorkingSet) -> bool:
-    """Whether its trajectories are made up."""
-    return state.owner is not None and state.members is None
-
-
-def aligned(case: Case, state: WorkingSet) -> Pair:
+def aligned(case: Case) -> Pair:
     """Both sides over the original places, object by object."""
     pair, objects = case.pair, len(case.original)
-    if state.part_of is not None:
+    if case.release.part_of is not None:
         nothing = np.zeros(objects, np.int64)
-        return replace(pair, released=object_by_object(pair.released, state.part_of, nothing))
-    if is_nobodys(state):
+        released = object_by_object(pair.released, case.release.part_of, nothing)
+        return replace(pair, released=released)
+    if case.made_up:
         return replace(pair, released=_dealt(pair.released, objects))
     return pair
 
@@ -316,9 +310,9 @@ def _measure(
     except BadInput as error:
         return refusal(error)
     case = Case.of(build, state, known.values)
-    pair = aligned(case, state)
-    found = paper_metrics(case, state, pair, piece.seed)
-    if not is_nobodys(state):
+    pair = aligned(case)
+    found = paper_metrics(case, pair, piece.seed)
+    if not case.made_up:
         found |= truth.recovered(pair, Progress())
     values = {name: found[name] for name in COLUMNS.values() if name in found}
     epsilon = piece.epsilon if request.method.unit else None

@@ -31,7 +31,7 @@ _ORIGINAL = _trajectories([(0, 1)], [(1, 2)], [(2, 3)])
 
 def _aligned(state: WorkingSet) -> list[list[tuple[int, int]]]:
     build = Build(_ORIGINAL, _PLACES, Clock(1, 1), 3857, 3857)
-    return _lists(aligned(Case.of(build, state, {}), state).released)
+    return _lists(aligned(Case.of(build, state, {})).released)
 
 
 def test_a_group_s_trajectory_stands_beside_each_of_its_objects() -> None:
