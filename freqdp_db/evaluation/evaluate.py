@@ -121,17 +121,16 @@ def measure_piece(case: Case, piece: str, seed: int, progress: Progress) -> dict
     """One of `pieces_of` a kind."""
     if piece in exposure.EXPOSURES:
         return exposure.measure_exposure(case, seed, progress, [piece])
-    as_released = replace(case.pair, released=case.release.trajectories)
-    if piece in _MEASURES and _MEASURES[piece].by_coordinates:
-        in_table = side_by_side(as_released, case.release.places)
+    pair, places = case.pair, case.release.places
+    as_released = replace(pair, released=case.release.trajectories)
+    if piece == "usefulness":
+        with progress.stage(piece):
+            return {**plausibility(as_released, places), **usefulness(as_released, places)}
+    if _MEASURES[piece].by_coordinates:
+        pair = side_by_side(as_released, places)
         if piece == "range queries" and case.made_up:
-            in_table = in_trips(in_table)
-        return measure(in_table, seed, progress, [piece])
-    if piece in _MEASURES:
-        return measure(case.pair, seed, progress, [piece])
-    with progress.stage(piece):
-        places = case.release.places
-        return {**plausibility(as_released, places), **usefulness(as_released, places)}
+            pair = in_trips(pair)
+    return measure(pair, seed, progress, [piece])
 
 
 def with_headlines(found: Mapping[str, float]) -> dict[str, float]:

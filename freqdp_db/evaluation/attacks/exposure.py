@@ -12,9 +12,10 @@ from dataclasses import replace
 import numpy as np
 
 from freqdp_db.evaluation.attacks.claims import Shares, area_under_curve, found_at
-from freqdp_db.evaluation.attacks.devices import device_exposures
+from freqdp_db.evaluation.attacks.devices import MARKS, device_exposures
 from freqdp_db.evaluation.attacks.habits import habit_exposures, home_exposure
 from freqdp_db.evaluation.attacks.known_samples import (
+    KNOWN_SAMPLES,
     NEAR_KNOWN,
     KnownSamples,
     Sighted,
@@ -26,9 +27,11 @@ from freqdp_db.evaluation.attacks.known_samples import (
     sighting_exposures,
 )
 from freqdp_db.evaluation.attacks.learning import Features, trees
-from freqdp_db.evaluation.attacks.points import tracked_exposures
+from freqdp_db.evaluation.attacks.points import TRACKED, tracked_exposures
 from freqdp_db.evaluation.attacks.relinking import find_joints, relinked_exposures
 from freqdp_db.evaluation.attacks.signatures import (
+    KINDS,
+    PROTOCOLS,
     dimensions_of,
     likeness_exposures,
     pick_by_cosine,
@@ -212,14 +215,18 @@ def _joined(case: Case, rng: np.random.Generator) -> dict[str, float]:
 
 
 Attack = Callable[[Case, np.random.Generator], dict[str, float]]
-# Of each piece of work, the longest first: attacks from cheap to dear, each with the number of its stream
-# of random numbers.
-_ATTACKS: dict[str, list[tuple[Attack, int]]] = {
-    "traces": [(_sighted, 2), (_near, 3), (_joined, 3)],
-    "likeness": [(likeness_exposures, 1)],
-    "habits": [(habit_exposures, 10)],
-    "edits": [(edits_exposure, 11)],
-    "points": [(tracked_exposures, 13)],
+# Of each piece of work, the longest first: attacks from cheap to dear, the stream of random numbers of
+# each, and how many attackers it is.
+_ATTACKS: dict[str, list[tuple[Attack, int, int]]] = {
+    "traces": [
+        (_sighted, 2, len(KNOWN_SAMPLES)),
+        (_near, 3, len(NEAR_KNOWN)),
+        (_joined, 3, len(_RELINKED) + len(MARKS)),
+    ],
+    "likeness": [(likeness_exposures, 1, len(PROTOCOLS) * (2 * len(KINDS) + 1))],
+    "habits": [(habit_exposures, 10, 1)],
+    "edits": [(edits_exposure, 11, 1)],
+    "points": [(tracked_exposures, 13, len(TRACKED))],
 }
 EXPOSURES = tuple(_ATTACKS)
 
@@ -236,7 +243,7 @@ def measure_exposure(
     Args:
         case: the objects, their places, and the release.
         seed: picks known samples and breaks ties; each attack has its own stream.
-        progress: told of every attack.
+        progress: told of every attacker.
         only: some of EXPOSURES, and no headline.
         enough: whether what was found so far makes further attacks needless.
     """
@@ -244,10 +251,11 @@ def measure_exposure(
     asked = [each for name in names for each in _ATTACKS[name]]
     found: dict[str, float] = {}
     named = "exposure" if only is None else " ".join(only)
-    with (progress or Progress()).stage(named, len(asked), "attacks") as stage:
-        for attack, stream in asked:
+    number = sum(attackers for _, _, attackers in asked)
+    with (progress or Progress()).stage(named, number, "attackers") as stage:
+        for attack, stream, attackers in asked:
             found |= attack(case, np.random.default_rng([seed, stream]))
-            stage.advance(1)
+            stage.advance(attackers)
             if enough(found):
                 break
     if only is None:
