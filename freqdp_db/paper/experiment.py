@@ -539,7 +539,8 @@ def draw_epsilon(
         axis.set_xscale("log")
         axis.set_xticks(epsilons, [f"{e:g}" for e in epsilons])
         axis.minorticks_off()
-        axis.set(title=title, xlabel="epsilon")
+        axis.set_title(title, fontsize=9, loc="left")
+        axis.set_xlabel("epsilon")
         axis.set_ylim(bottom=0)
     _save_with_legend(figure, axes[0], path)
 
@@ -552,16 +553,15 @@ def draw_size(runs: Sequence[Run], path: Path) -> None:
             (n, np.mean([r.seconds for r in same])) for (n,), same in _by(mine, "objects").items()
         ]
         axis.plot(*zip(*sorted(took), strict=True), **_style(number, method))
-    axis.set(xlabel="objects", ylabel="seconds", title="Time to draw and edit")
+    axis.set_title("Time to draw and edit", fontsize=9, loc="left")
+    axis.set(xlabel="objects", ylabel="seconds")
     axis.set_ylim(bottom=0)
     _save_with_legend(figure, axis, path)
 
 
 _STYLE: dict[Any, Any] = {
-    "axes.titlesize": 9, "axes.titlelocation": "left", "axes.labelsize": 9, "axes.grid": True,
-    "axes.grid.axis": "y", "axes.spines.top": False, "axes.spines.right": False,
-    "xtick.labelsize": 8, "ytick.labelsize": 8, "grid.color": "#e2e6ea", "grid.linewidth": 0.6,
-    "legend.frameon": False, "legend.fontsize": 8,
+    "axes.labelsize": 9, "axes.grid": True, "axes.grid.axis": "y", "axes.spines.top": False,
+    "axes.spines.right": False, "grid.color": "#e2e6ea", "grid.linewidth": 0.6,
 }  # fmt: skip
 
 
@@ -574,6 +574,8 @@ def figure_of(panels: int, columns: int = 3) -> tuple[Any, list[Any]]:
     figure = Figure(figsize=(3.6 * columns + 1.4, 2.9 * rows + 0.7), layout="constrained")
     with matplotlib.rc_context(_STYLE):
         axes = list(figure.subplots(rows, columns, squeeze=False).flat)
+    for axis in axes:
+        axis.tick_params(labelsize=8)
     for axis in axes[panels:]:
         axis.set_visible(False)
     return figure, axes

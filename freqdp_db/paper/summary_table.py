@@ -423,6 +423,7 @@ def draw_efficiency(times: Sequence[StepTimes], path: Path) -> None:
             values = [found[name] for found in series]
             axis.bar(at, values, width * 0.9, label=name, color=colour)
         axis.set_xticks(range(len(times)), [str(t.objects) for t in times])
-        axis.set(yscale="log", title=title, xlabel="objects", ylabel=f"{unit} (log scale)")
+        axis.set_title(title, fontsize=9, loc="left")
+        axis.set(yscale="log", xlabel="objects", ylabel=f"{unit} (log scale)")
         axis.legend(frameon=False, fontsize=8)
     save_svg(figure, path)
