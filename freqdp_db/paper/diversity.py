@@ -72,7 +72,7 @@ def _grow_all(bounds, sums, at_x, at_y, categories, most):  # type: ignore[no-un
     outwards = np.array([-1, 1, -1, 1])
     grown = bounds.copy()
     for i in range(bounds.shape[1]):
-        box = bounds[:, i] - corner
+        box = bounds[:4, i] - corner
         while True:
             present, kinds = _divergence(sums, box)
             if kinds >= categories and present <= most:
@@ -89,7 +89,7 @@ def _grow_all(bounds, sums, at_x, at_y, categories, most):  # type: ignore[no-un
             for s in range(4):
                 if side in (-1, s):
                     box[s] += max(step, 1) * outwards[s]
-        grown[:, i] = box + corner
+        grown[:4, i] = box + corner
     return grown
 
 

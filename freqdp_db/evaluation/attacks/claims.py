@@ -24,6 +24,8 @@ NEAR_M = 200.0
 NEAR_US = 300_000_000
 _LONGEST_US = 600_000_000
 _EVEN_ODDS = 0.5
+_BLOCK = 32
+"""So many positions, one after the other, are passed over at once where they are far."""
 
 Shares = NDArray[np.float64]
 
@@ -128,36 +130,66 @@ class Claims:
 
 
 @njit(nogil=True, cache=True)
-def _judge(first, last, offsets, ux, uy, ut, claims, claim, worth, x, y, at, boxes, until):  # type: ignore[no-untyped-def]
-    told = np.full(offsets[last] - offsets[first], -np.inf)
+def _surest(boxes, begin, end, others, their_begin, their_end, worth, reach, apart_us, longest_us):  # type: ignore[no-untyped-def]
+    """Of each box and interval, the largest worth of the others that are near it; -inf: none is.
+
+    Both in order of their beginnings. Boxes are x_min, y_min, x_max, y_max.
+    """
+    found = np.full(len(boxes), -np.inf)
+    blocks = (len(others) + _BLOCK - 1) // _BLOCK
+    around, top = np.empty((blocks, 4)), np.empty(blocks)
+    for b in range(blocks):
+        part = slice(b * _BLOCK, (b + 1) * _BLOCK)
+        around[b, 0], around[b, 1] = others[part, 0].min(), others[part, 1].min()
+        around[b, 2], around[b, 3] = others[part, 2].max(), others[part, 3].max()
+        top[b] = worth[part].max()
+    low = 0
+    for i in range(len(boxes)):
+        while low < len(others) and their_begin[low] < begin[i] - apart_us - longest_us:
+            low += 1
+        k = low
+        while k < len(others) and their_begin[k] <= end[i] + apart_us:
+            b = k // _BLOCK
+            stop = min((b + 1) * _BLOCK, len(others))
+            if top[b] <= found[i] or not _is_near(boxes[i], around[b], reach):
+                k = stop
+            while k < stop and their_begin[k] <= end[i] + apart_us:
+                more = worth[k] > found[i] and their_end[k] >= begin[i] - apart_us
+                if more and _is_near(boxes[i], others[k], reach):
+                    found[i] = worth[k]
+                k += 1
+    return found
+
+
+@njit(nogil=True, cache=True)
+def _is_near(one, other, reach):  # type: ignore[no-untyped-def]
+    dx = max(one[0] - other[2], other[0] - one[2], 0.0)
+    dy = max(one[1] - other[3], other[1] - one[3], 0.0)
+    return dx * dx + dy * dy <= reach * reach
+
+
+@njit(nogil=True, cache=True)
+def _judge(  # type: ignore[no-untyped-def]
+    first, last, offsets, samples, at, claims, claim, worth, boxes, begin, end, reach, apart_us,
+    longest_us,
+):  # fmt: skip
+    told = np.empty(offsets[last] - offsets[first])
     right = np.zeros(claims[last] - claims[first], np.bool_)
-    before, after = (_LONGEST_US, 0) if len(boxes) else (NEAR_US, NEAR_US)
     for u in range(first, last):
-        rows = claims[u] + stable_order(at[claim[claims[u] : claims[u + 1]]])
+        own = slice(offsets[u], offsets[u + 1])
+        rows = claims[u] + stable_order(begin[claim[claims[u] : claims[u + 1]]])
         mine = claim[rows]
-        cx, cy, ct, value = x[mine], y[mine], at[mine], worth[rows]
-        hits = np.zeros(len(mine), np.bool_)
-        low = 0
-        for i in range(offsets[u], offsets[u + 1]):
-            while low < len(mine) and ct[low] < ut[i] - before:
-                low += 1
-            surest = -np.inf
-            for k in range(low, len(mine)):
-                if ct[k] > ut[i] + after:
-                    break
-                if hits[k] and value[k] <= surest:
-                    continue
-                if len(boxes):
-                    box = boxes[mine[k]]
-                    hit = box[0] <= ux[i] <= box[2] and box[1] <= uy[i] <= box[3]
-                    hit = hit and ut[i] <= until[mine[k]]
-                else:
-                    dx, dy = cx[k] - ux[i], cy[k] - uy[i]
-                    hit = dx * dx + dy * dy <= NEAR_M * NEAR_M
-                if hit:
-                    hits[k], surest = True, max(surest, value[k])
-            told[i - offsets[first]] = surest
-        right[rows - claims[first]] = hits
+        hits = _surest(
+            boxes[mine], begin[mine], end[mine], samples[own], at[own], at[own],
+            np.zeros(own.stop - own.start), reach, apart_us, 0,
+        )  # fmt: skip
+        rows = rows[hits == 0.0]
+        right[rows - claims[first]] = True
+        mine = claim[rows]
+        told[own.start - offsets[first] : own.stop - offsets[first]] = _surest(
+            samples[own], at[own], at[own], boxes[mine], begin[mine], end[mine], worth[rows],
+            reach, apart_us, longest_us,
+        )  # fmt: skip
     return told, right
 
 
@@ -167,11 +199,14 @@ def judge(case: Case, claims: Claims) -> tuple[Shares, Flags]:
     And of each claim, whether it tells any sample of its object.
     """
     release, side = case.release, case.original
+    boxes, begin = np.column_stack([release.x, release.y] * 2), release.true_at
+    end, within = begin, (NEAR_M, NEAR_US, 0)
+    if release.areas is not None:
+        (boxes, end), within = boxes_of(release), (0.0, 0, _LONGEST_US)
     told, right = joined(
         map_ranges(
-            _judge, claims.offsets, side.offsets, *case.judged, side.at,
-            claims.offsets, claims.sample, claims.worth, release.x, release.y, release.true_at,
-            *boxes_of(release),
+            _judge, claims.offsets, side.offsets, np.column_stack(case.judged * 2), side.at,
+            claims.offsets, claims.sample, claims.worth, boxes, begin, end, *within,
         )
     )  # fmt: skip
     return told, right
