@@ -933,7 +933,7 @@ class Freqdp(PaperVerbs):
             )
         database, row = self._release(name)
         if evidence:
-            from freqdp_db.evaluation.report.evidence import write_evidence
+            from freqdp_db.evaluation.report.report import write_evidence
 
             return write_evidence(database, row, out=path, overwrite=force)
         return write_report(database, row, progress, out=path, overwrite=force, roads=table)

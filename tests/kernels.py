@@ -38,9 +38,8 @@ def _run(methods: list[str]) -> None:
     from synthetic_world import PERIOD, REGION, small_city
 
     from freqdp_db.evaluation.attacks.exposure import measure_exposure
-    from freqdp_db.evaluation.evaluate import measure_release
+    from freqdp_db.evaluation.evaluate import measure_release, run_trial
     from freqdp_db.evaluation.pair import Case
-    from freqdp_db.evaluation.trials import run_trial
     from freqdp_db.methods.contract import StepContext
     from freqdp_db.methods.registry import find_method
     from freqdp_db.model.trajectories import Build, Clock, Points

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
+from operator import call
 
 import numpy as np
 
@@ -13,7 +15,7 @@ from freqdp_db.dataset.road_tables import RoadTable
 from freqdp_db.db.builds import find_build
 from freqdp_db.db.connection import Database
 from freqdp_db.db.datasets import get_dataset
-from freqdp_db.db.releases import MetricRow, ReleaseRow, get_release, load_metrics, store_metrics
+from freqdp_db.db.releases import ReleaseRow, get_release, load_metrics, store_metrics
 from freqdp_db.engines.partitions import LOCAL, Engine
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.attacks import exposure
@@ -36,6 +38,10 @@ from freqdp_db.evaluation.utility import (
     trip_error,
     usefulness,
 )
+from freqdp_db.methods.contract import StepContext, WorkingSet, options_of
+from freqdp_db.methods.loop import Trial, run_steps
+from freqdp_db.model.trajectories import Trajectories
+from freqdp_db.privacy.noise import SeededSource
 from freqdp_db.progress import Progress
 from freqdp_db.release.approving import Exposure, approve, require_held
 from freqdp_db.release.request import Request
@@ -115,27 +121,25 @@ def measure_piece(case: Case, piece: str, seed: int, progress: Progress) -> dict
     """One of `pieces_of` a kind."""
     if piece in exposure.EXPOSURES:
         return exposure.measure_exposure(case, seed, progress, [piece])
-    as_released = replace(case.pair, released=case.release.trajectories)
-    if piece in _MEASURES and _MEASURES[piece].by_coordinates:
-        in_table = side_by_side(as_released, case.release.places)
+    pair, places = case.pair, case.release.places
+    as_released = replace(pair, released=case.release.trajectories)
+    if piece == "usefulness":
+        with progress.stage(piece):
+            return {**plausibility(as_released, places), **usefulness(as_released, places)}
+    if _MEASURES[piece].by_coordinates:
+        pair = side_by_side(as_released, places)
         if piece == "range queries" and case.made_up:
-            in_table = in_trips(in_table)
-        return measure(in_table, seed, progress, [piece])
-    if piece in _MEASURES:
-        return measure(case.pair, seed, progress, [piece])
-    with progress.stage(piece):
-        places = case.release.places
-        return {**plausibility(as_released, places), **usefulness(as_released, places)}
+            pair = in_trips(pair)
+    return measure(pair, seed, progress, [piece])
 
 
 def with_headlines(found: Mapping[str, float]) -> dict[str, float]:
     """All pieces together, with the largest of what attackers reach."""
     linked = [found[name] for name in found if is_linking(name)]
-    return {
-        **found,
-        EXPOSED: exposure.worst_exposure(found),
-        **({LINKED: max(linked)} if linked else {}),
-    }
+    headlines = {EXPOSED: exposure.worst_exposure(found)} | (
+        {LINKED: max(linked)} if linked else {}
+    )
+    return {**found, **headlines}
 
 
 def measure_release(
@@ -196,7 +200,7 @@ def evaluate(
     build = find_build(database, release.build_id)
     found: dict[str, float] = {}
     with progress.stage("metrics", len(pieces), "pieces") as stage:
-        for values in deal_out(engine, database, build, _read, asked, _run, pieces, progress):
+        for values in deal_out(engine, database, build, _read, asked, call, pieces, progress):
             found |= values
             stage.advance(1)
     if roads is not None and not any(name.startswith(_RECOVERY) for name in found):
@@ -233,16 +237,45 @@ def _read(
     return measure_piece_of
 
 
-def _run(measure: MeasurePiece, piece: str, progress: Progress) -> dict[str, float]:
-    return measure(piece, progress)
-
-
 def check_seed(seed: int) -> None:
     if not 0 <= seed < 2**63:
         raise BadInput(
             f"[[seed]] {seed} is not a whole number from 0 to 2^63 - 1",
             remedy="for example [[seed]] 1",
         )
+
+
+# Methods tried in memory, for the curator: the noise is seeded, and nothing is published or spent.
+
+
+def require_possible(request: Request, original: Trajectories) -> None:
+    """Refuse what makes no sense for data of this size; raises BadInput."""
+    for step in request.method.steps:
+        step.require_possible(options_of(step, request.values), len(original), original.samples)
+
+
+def refusal(error: BadInput) -> str:
+    """Why something cannot be tried, and what would help."""
+    said = error.as_options()
+    return f"{said['message']}; {said['remedy']}"
+
+
+def run_trial(
+    request: Request,
+    world: StepContext,
+    seed: int,
+    original: Trajectories | None = None,
+    progress: Progress | None = None,
+) -> tuple[WorkingSet, float]:
+    """What `anonymize --seed` would publish, before times are coarsened; and the seconds it took.
+
+    `original`: other trajectories than the build's.
+    """
+    started = time.perf_counter()
+    trial = Trial(lambda number: SeededSource(seed, number))
+    shown = progress or Progress()
+    state = run_steps(request.method, request.values, world, trial, shown, original)
+    return state, time.perf_counter() - started
 
 
 # What stands between a release that is held and analysts: how much it was found to expose.
@@ -271,35 +304,20 @@ def approve_within_limit(
     metrics = load_metrics(database, release.release_id)
     measured = exposure_in({metric.name: metric.value for metric in metrics})
     if get_dataset(database, release.dataset_id).max_exposure is not None:
-        if measured is None or not _is_up_to_date(release, metrics):
+        # measured by the attackers of this version, with the seed that everybody has; what this version
+        # made was measured by no earlier one
+        seeds = {metric.name: metric.seed for metric in metrics}
+        ours = release.software == freqdp_db.__version__ and seeds.get(EXPOSED) == DEFAULT_SEED
+        if measured is None or not ours:
             measured = exposure_in(
                 evaluate(database, release, progress, engine=engine, replayed=replayed)
             )
         if measured is not None and release.is_in_table:
-            measured = _worse(measured, _exposure_of_series(database, release, progress))
+            windows = windows_around(database, release)
+            number = len(windows)
+            if number > 1:
+                asked = (release, windows, progress, DEFAULT_SEED, [number])
+                values = measure_series(database, *asked)[number]
+                together = Exposure(values[EXPOSED], values[HALF], number)
+                measured = max(measured, together, key=lambda exposure: exposure.largest)
     return approve(database, release, measured, replaces), measured
-
-
-def _is_up_to_date(release: ReleaseRow, metrics: Collection[MetricRow]) -> bool:
-    """Whether the attackers of this version measured it, with the seed that everybody has.
-
-    A release that this version made was measured by no earlier one.
-    """
-    seeds = {metric.name: metric.seed for metric in metrics}
-    return release.software == freqdp_db.__version__ and seeds[EXPOSED] == DEFAULT_SEED
-
-
-def _exposure_of_series(
-    database: Database, release: ReleaseRow, progress: Progress
-) -> Exposure | None:
-    """Of a window together with those of its series that analysts have; None: there are none."""
-    windows = windows_around(database, release)
-    number = len(windows)
-    if number == 1:
-        return None
-    values = measure_series(database, release, windows, progress, DEFAULT_SEED, [number])[number]
-    return Exposure(values[EXPOSED], values[HALF], number)
-
-
-def _worse(one: Exposure, other: Exposure | None) -> Exposure:
-    return one if other is None or one.largest >= other.largest else other

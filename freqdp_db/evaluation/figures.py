@@ -65,7 +65,6 @@ Picture: TypeAlias = tuple[str, Markup]
 
 
 def new_figure(width: float, height: float, **options: Any) -> Figure:
-    """An empty figure of so many pixels."""
     from matplotlib.figure import Figure
 
     size = (width / PIXELS_PER_INCH, height / PIXELS_PER_INCH)
@@ -130,8 +129,6 @@ def number(value: float) -> str:
 
 @dataclass(frozen=True)
 class Curve:
-    """One curve of a chart."""
-
     name: str
     x: Sequence[float]
     y: Sequence[float]
@@ -187,7 +184,6 @@ def scale_bar(metres_across: float) -> tuple[float, str]:
 
 
 def render(template: str, context: dict[str, Any]) -> str:
-    """A page, from the templates of this package."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from functools import cached_property
 from typing import Any
 
@@ -24,7 +23,7 @@ from freqdp_db.methods.contract import Undated, WorkingSet
 from freqdp_db.methods.registry import find_method
 from freqdp_db.methods.unlinking.clock import in_grains, nearest_tick
 from freqdp_db.methods.unlinking.samples import fold
-from freqdp_db.model.arrays import Flags, Groups, Ids, Ints, Metres
+from freqdp_db.model.arrays import Flags, Groups, Ids, Ints, Metres, offsets_from
 from freqdp_db.model.days import DAY_US, HOUR_US, local_days, local_times
 from freqdp_db.model.trajectories import Areas, Build, Codes, Locations, Trajectories
 from freqdp_db.progress import Progress
@@ -63,6 +62,15 @@ class Pair:
         return at if self.time_step_us is None else at // self.time_step_us * self.time_step_us
 
 
+def object_by_object(side: Trajectories, trajectory: Ids, start: Ints) -> Trajectories:
+    """The trajectory of each object; -1: an empty one that starts at its time in `start`."""
+    there = trajectory >= 0
+    theirs = side.take(trajectory[there].astype(np.int64))
+    lengths, start = np.zeros(len(trajectory), np.int64), start.copy()
+    lengths[there], start[there] = theirs.lengths, theirs.start
+    return Trajectories(offsets_from(lengths), theirs.location, theirs.at, start)
+
+
 @dataclass(frozen=True)
 class CellBox:
     """A box that is cut into equal cells; what lies outside belongs to the cells at its border."""
@@ -89,10 +97,8 @@ class CellBox:
 
     def columns_and_rows(self, locations: Locations, side: int) -> tuple[Ids, Ids]:
         """Of each location, in a grid of side x side cells."""
-        return (
-            _cut(locations.x, self.west, self.east, side),
-            _cut(locations.y, self.south, self.north, side),
-        )
+        columns = _cut(locations.x, self.west, self.east, side)
+        return columns, _cut(locations.y, self.south, self.north, side)
 
     def cells(self, locations: Locations, side: int) -> Ids:
         """Cell of each location: row by row from the south-west."""
@@ -168,7 +174,6 @@ class ReleaseSeen:
 
     @cached_property
     def trajectory(self) -> Ids:
-        """The trajectory of each sample."""
         return self.trajectories.owner
 
     @property
@@ -184,11 +189,6 @@ class ReleaseSeen:
     def y(self) -> Metres:
         """Of each sample."""
         return self.places.y[self.trajectories.location]
-
-    @cached_property
-    def ends(self) -> Flags:
-        """Whether each sample is the last of its trajectory."""
-        return self.trajectories.ends
 
     @cached_property
     def kept(self) -> Codes:
@@ -229,10 +229,6 @@ class ReleaseSeen:
         return self.trajectories.at if self.undated is None else self.undated.at
 
 
-def _metres(grain: Decimal | None) -> float | None:
-    return None if grain is None else float(grain)
-
-
 @dataclass(frozen=True)
 class Case:
     """Objects that are looked for, and the release they are looked for in."""
@@ -245,9 +241,10 @@ class Case:
     @classmethod
     def of(cls, build: Build, state: WorkingSet, values: Mapping[str, Any]) -> Case:
         """What a method made of a build, with these values of its parameters."""
+        grain = values.get("grain")
         release = ReleaseSeen(
             state.trajectories, state.places, state.owner, state.areas, values.get("time_step"),
-            values.get("clock"), _metres(values.get("grain")), state.groups, state.pieces,
+            values.get("clock"), grain if grain is None else float(grain), state.groups, state.pieces,
             state.members, state.part_of, state.undated, build.timezone,
             values.get("samples") == "ends", values.get("quiet") or 0,
         )  # fmt: skip
@@ -287,34 +284,22 @@ class Case:
         return codes
 
     @cached_property
-    def _judged(self) -> tuple[Metres, Metres]:
+    def judged(self) -> tuple[Metres, Metres]:
+        """Where claims have to find each original sample: x and y.
+
+        That is its place; where the release shows centres of cells that are small enough to tell where
+        somebody was, the centre of its cell.
+        """
         grain = self.release.grain_m
         if grain is None or grain > WIDEST_M:
             return self.x, self.y
         return self.release.shown(self.x, self.y)
 
     @property
-    def judged_x(self) -> Metres:
-        """Where claims have to find each original sample.
-
-        That is its place; where the release shows centres of cells that are small enough to tell where
-        somebody was, the centre of its cell.
-        """
-        return self._judged[0]
-
-    @property
-    def judged_y(self) -> Metres:
-        return self._judged[1]
-
-    @property
     def made_up(self) -> bool:
         """Whether released trajectories are nobody's."""
-        release = self.release
-        return (
-            release.members is None
-            and release.owner is not None
-            and bool((release.owner < 0).all())
-        )
+        owner = self.release.owner
+        return self.release.members is None and owner is not None and bool((owner < 0).all())
 
     @cached_property
     def pair(self) -> Pair:

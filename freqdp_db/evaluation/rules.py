@@ -40,7 +40,6 @@ class RuleResult:
     found: str
 
     def line(self) -> str:
-        """In words."""
         word = {True: "pass", False: "FAIL", None: "n/a"}[self.passed]
         return f"{word:<4}  {self.book}: {self.rule} {self.found}"
 
@@ -49,7 +48,6 @@ Check = Callable[[Case], tuple[bool | None, str]]
 
 
 def parse_rules(names: Sequence[str] | None) -> list[str]:
-    """Names of rule books; refuses unknown ones."""
     for name in names or ():
         if name not in BOOKS:
             raise BadInput(
@@ -59,7 +57,6 @@ def parse_rules(names: Sequence[str] | None) -> list[str]:
 
 
 def check_rules(case: Case, names: Sequence[str]) -> list[RuleResult]:
-    """Every rule of these books."""
     return [
         RuleResult(name, rule, *check(case))
         for name in names
@@ -109,7 +106,6 @@ def _flows(case: Case) -> tuple[bool, str]:
 
 
 def _numbered(one: Ints, other: Ints) -> Ints:
-    """A number for each distinct pair."""
     pairs = np.stack([one, other], axis=1)
     return np.unique(pairs, axis=0, return_inverse=True)[1].reshape(-1)
 

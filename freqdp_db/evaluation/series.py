@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -22,9 +22,8 @@ from freqdp_db.db.copy import POSTGRES_EPOCH_US
 from freqdp_db.db.datasets import get_dataset
 from freqdp_db.db.releases import ReleaseRow, list_windows, store_metrics
 from freqdp_db.errors import BadInput, NotFound
-from freqdp_db.evaluation.attacks.aggregates import MOST_TARGETS
 from freqdp_db.evaluation.attacks.exposure import HEADLINE, is_exposure, measure_exposure
-from freqdp_db.evaluation.counts import membership_over_windows, window_scores
+from freqdp_db.evaluation.counts import MOST_TARGETS, membership_over_windows, window_scores
 from freqdp_db.evaluation.pair import Case, ReleaseSeen, Windows, load_case
 from freqdp_db.model.arrays import Groups, Ids, Ints, offsets_from
 from freqdp_db.model.trajectories import Areas, Codes, KeptColumns, Locations, Trajectories
@@ -153,6 +152,8 @@ def _join_releases(
         [np.append(o, -1)[part.owners] for part, o in zip(parts, objects, strict=True)]
     ).astype(np.int32)
     newest = parts[-1]
+    areas = [vars(part.areas).values() for part in parts if part.areas is not None]
+    members = [part.members for part in parts if part.members is not None]
     undated = None
     if newest.undated is not None:
         undated = replace(newest.undated, at=np.concatenate([part.true_at for part in parts]))
@@ -161,12 +162,10 @@ def _join_releases(
         trajectories=trajectories,
         places=places,
         owner=owner,
-        areas=_join_areas([part.areas for part in parts]),
+        areas=Areas(*map(np.concatenate, zip(*areas, strict=True))) if areas else None,
         groups=_join_groups([part.groups for part in parts], ends),
         pieces=True,
-        members=None
-        if newest.members is None
-        else np.concatenate([part.members for part in parts if part.members is not None]),
+        members=np.concatenate(members) if members else None,
         part_of=None,
         undated=undated,
         windows=Windows(
@@ -174,13 +173,6 @@ def _join_releases(
             np.array([0 if p.undated is None else p.undated.begin_us for p in parts], np.int64),
         ),
     )
-
-
-def _join_areas(parts: Sequence[Areas | None]) -> Areas | None:
-    there = [part for part in parts if part is not None]
-    if not there:
-        return None
-    return Areas(*(np.concatenate([getattr(p, f.name) for p in there]) for f in fields(Areas)))
 
 
 def _join_groups(parts: Sequence[Groups | None], ends: Ints) -> Groups | None:
@@ -287,23 +279,16 @@ def _measure_exposures(
     read = []
     with progress.stage("windows", len(windows), "windows") as stage:
         for release in windows:
-            read.append(_read_window(database, release))
+            build = find_build(database, release.build_id)
+            assert build.window_begin is not None, (
+                "record_release lets no other build into a series"
+            )
+            begin = round(build.window_begin.timestamp() * 1e6) - POSTGRES_EPOCH_US
+            keys = load_object_keys(database, release.build_id)
+            case = load_case(database, release, Progress())
+            read.append(Window(case, keys, begin, KeptColumns.of(build.kept)))
             stage.advance(1)
-    _require_one_plane(database, windows)
-    return {n: measure_exposure(join_windows(read[-n:]), seed, progress) for n in numbers}
-
-
-def _read_window(database: Database, release: ReleaseRow) -> Window:
-    build = find_build(database, release.build_id)
-    assert build.window_begin is not None, "record_release lets no other build into a series"
-    begin = round(build.window_begin.timestamp() * 1e6) - POSTGRES_EPOCH_US
-    keys = load_object_keys(database, release.build_id)
-    case = load_case(database, release, Progress())
-    return Window(case, keys, begin, KeptColumns.of(build.kept))
-
-
-def _require_one_plane(database: Database, windows: Sequence[ReleaseRow]) -> None:
-    """Refuse windows in different projections: distances between their places mean nothing."""
+    # in different projections, distances between their places mean nothing
     srids = {find_build(database, release.build_id).srid: release.name for release in windows}
     if len(srids) > 1:
         one, other = list(srids.items())[:2]
@@ -314,6 +299,7 @@ def _require_one_plane(database: Database, windows: Sequence[ReleaseRow]) -> Non
             remedy=f"declare where the data may lie, before the next windows are built: freqdp dataset set "
             f"{shlex.quote(dataset.name)} --region WEST,SOUTH,EAST,NORTH",
         )
+    return {n: measure_exposure(join_windows(read[-n:]), seed, progress) for n in numbers}
 
 
 def _measure_counts(

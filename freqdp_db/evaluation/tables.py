@@ -41,7 +41,7 @@ from freqdp_db.errors import BadData, BadInput
 from freqdp_db.evaluation.attacks.known_samples import KnownSamples, SightingIndex
 from freqdp_db.evaluation.attacks.recovery import recovery_attack
 from freqdp_db.evaluation.evaluate import measure_release
-from freqdp_db.evaluation.pair import Case, ReleaseSeen
+from freqdp_db.evaluation.pair import Case, ReleaseSeen, object_by_object
 from freqdp_db.model.arrays import Ids, offsets_of
 from freqdp_db.model.trajectories import Build, Locations, Trajectories
 from freqdp_db.progress import Progress
@@ -74,7 +74,6 @@ class JudgedTable:
     """The side of the cells that places are centres of; None: they lie anywhere."""
 
     def lines(self) -> list[str]:
-        """How the table was read, in words."""
         how = (
             "by the key table"
             if self.key_given
@@ -237,16 +236,10 @@ def _case(build: Build, seen: ReleaseSeen, owner: Ids) -> tuple[Case, str]:
     """The table as attackers have it, and what kind of release it is measured as."""
     objects = np.bincount(owner[owner >= 0], minlength=len(build.trajectories))
     if (owner >= 0).all() and objects.max(initial=0) <= 1:
-        # trajectory t becomes object t's; who has none has an empty one
-        side = seen.trajectories
-        lengths = np.zeros(len(objects), np.int64)
-        lengths[owner] = side.lengths
-        ordered = side.take(np.argsort(owner))
-        start = build.trajectories.start.copy()
-        start[owner] = side.start
-        offsets = np.concatenate([[0], np.cumsum(lengths)])
-        aligned = Trajectories(offsets, ordered.location, ordered.at, start)
-        release = replace(seen, trajectories=aligned)
+        trajectory = np.full(len(objects), -1, np.int32)
+        trajectory[owner] = np.arange(len(owner))
+        start = build.trajectories.start
+        release = replace(seen, trajectories=object_by_object(seen.trajectories, trajectory, start))
         return Case(build.trajectories, build.locations, release, build.timezone), "edited"
     release = replace(
         seen,

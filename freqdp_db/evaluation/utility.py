@@ -77,7 +77,7 @@ _MI_SIDE = 32
 _BINS = 20
 
 
-def jensen_shannon(a: NDArray[np.int64], b: NDArray[np.int64]) -> float:
+def jensen_shannon(a: NDArray[Any], b: NDArray[Any]) -> float:
     """Divergence of two histograms of counts: 0 if alike, ln 2 if disjoint. An empty one is unlike
     all but another empty one."""
     if not a.sum() or not b.sum():
@@ -153,7 +153,7 @@ def last_at_or_before(pair: Pair) -> Ints:
 
 
 SIDE = 6
-SHORTEST, LONGEST = 2, 8
+LONGEST = 8
 MOST_FREQUENT = 100
 _INNER_EDGE_PERCENT = 1.0
 _CELLS = SIDE * SIDE
@@ -202,7 +202,7 @@ def most_frequent(offsets: Ints, cells: Ids, *, by_occurrence: bool) -> Ints:
         # one more cell at the end of every pattern that does not run into the next trajectory
         whole = owner[: -(length - 1)] == owner[length - 1 :]
         code = code[: len(whole)] * _CELLS + cells[length - 1 :]
-        if length < SHORTEST or not whole.any():
+        if not whole.any():
             continue
         known, which = np.unique(code[whole], return_inverse=True)
         if not by_occurrence:
@@ -413,19 +413,21 @@ def numbered_cells(places: Locations, side_m: float) -> tuple[Ints, Ints, Ints]:
     return number.astype(np.int64), column, row
 
 
-def counts_alike(a: Ints, b: Ints) -> tuple[Ints, Ints]:
-    """How often each code occurs on both sides, over the codes of either."""
+def counts_alike(
+    a: Ints, b: Ints, weights: NDArray[Any] | None = None
+) -> tuple[Ints, NDArray[Any]]:
+    """How often each code occurs on both sides, over the codes of either. weights: of b."""
     most = max(int(a.max(initial=-1)), int(b.max(initial=-1))) + 1
     if most > _FEW_CODES:
         # number the codes that there are, in their order
         codes, number = np.unique(np.concatenate([a, b]), return_inverse=True)
         a, b, most = number[: len(a)], number[len(a) :], len(codes)
-    before, after = (np.bincount(side, minlength=most).astype(np.int64) for side in (a, b))
-    there = (before > 0) | (after > 0)
+    before, after = np.bincount(a, minlength=most), np.bincount(b, weights, most)
+    there = (before != 0) | (after != 0)
     return before[there], after[there]
 
 
-def largest_errors(name: str, before: Ints, after: Ints) -> dict[str, float]:
+def largest_errors(name: str, before: Ints, after: NDArray[Any]) -> dict[str, float]:
     """Mean relative error of the 100 largest counts of D, as counts and as shares of the whole."""
     top = np.argsort(-before, kind="stable")[:BUSIEST]
     top = top[before[top] > 0]

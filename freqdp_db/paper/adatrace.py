@@ -116,12 +116,7 @@ def model_of(drawn: Draw, region: Region, period: Period, epsilon: Fraction) -> 
 
 
 def make_trips(
-    drawn: Draw,
-    region: Region,
-    period: Period,
-    epsilon: Fraction,
-    count: int,
-    every_us: int,
+    drawn: Draw, region: Region, period: Period, epsilon: Fraction, count: int, every_us: int
 ) -> Released:
     model, grids = model_of(drawn, region, period, epsilon)
     return sample(model, grids, period, count, every_us, key(drawn.seed, "adatrace"))

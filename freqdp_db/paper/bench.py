@@ -151,8 +151,7 @@ def bench_search(
     with progress.stage(f"queries of {len(trajectories):,} trajectories"):
         work = _global_workload(trajectories, locations, request, queries, seed)
     segments = len(distinct_rows(work[0], locations).owner)
-    measured: list[Measured] = []
-    stored: list[StoredSearch] = []
+    measured, stored = list[Measured](), list[StoredSearch]()
     answers: list[Answers] = []
     for name in names:
         with ExitStack() as stack, progress.stage(f"search {name}"):
@@ -160,15 +159,19 @@ def bench_search(
             took, found = _measure(strategy, work, locations)
         measured.append(took)
         answers.append(found)
-    if search is not None:
-        for memory in (None, segments * INDEX_BYTES // _SHARE_OF_MEMORY):
-            with progress.stage("search stored grid"):
-                within, found = _measure_stored(search, memory, work, locations)
-            stored.append(within)
-            answers.append(found)
+    thinned, asked, rank = work
+    # all queries at once, as a job does, with all the memory that it wants and with a part of it
+    limits = () if search is None else (None, segments * INDEX_BYTES // _SHARE_OF_MEMORY)
+    for memory in limits:
+        assert search is not None
+        with progress.stage("search stored grid"):
+            within = search(DEFAULT_MEMORY if memory is None else memory)
+            seconds, nearest = _timed(partial(within, thinned, locations, rank, asked))
+        stored.append(StoredSearch(memory and memory / 1e6, seconds, len(asked)))
+        answers.append((np.arange(len(asked)), nearest))
     most = max(answers, key=lambda given: len(given[0]))
     equal = all(_same(most, other) for other in answers)
-    return SearchRun(len(trajectories), segments, len(work[1]), equal, measured, stored)
+    return SearchRun(len(trajectories), segments, len(asked), equal, measured, stored)
 
 
 def part_of(trajectories: Trajectories, size: int, seed: int) -> Trajectories:
@@ -224,21 +227,9 @@ def _measure(strategy: Strategy, work: Workload, locations: Locations) -> tuple[
 
 
 def _timed(work: Callable[[], T]) -> tuple[float, T]:
-    """Seconds, and the result."""
     start = time.perf_counter()
     found = work()
     return time.perf_counter() - start, found
-
-
-def _measure_stored(
-    search: Callable[[int], Search], memory: int | None, work: Workload, locations: Locations
-) -> tuple[StoredSearch, Answers]:
-    """Ask all queries at once, as a job does."""
-    trajectories, queries, rank = work
-    within = search(DEFAULT_MEMORY if memory is None else memory)
-    seconds, found = _timed(lambda: within(trajectories, locations, rank, queries))
-    held = None if memory is None else memory / 1e6
-    return StoredSearch(held, seconds, len(queries)), (np.arange(len(queries)), found)
 
 
 def _gist(database: Database, stack: ExitStack) -> Strategy:
@@ -312,32 +303,19 @@ def register_some(
         Loader(bench, progress, "create").city_alone(relation, objects, _CITY_DAYS, seed)
         mapping, srid, snap, projected = CITY, None, DEFAULT_SNAP, False
     else:
-        source = (dataset.source_schema, dataset.source_relation)
-        floor.copy_objects(bench, source, dataset.mapping.object, relation, objects, seed)
+        copied = (dataset.source_schema, dataset.source_relation)
+        floor.copy_objects(bench, copied, dataset.mapping.object, relation, objects, seed)
         mapping, snap = dataset.mapping, dataset.snap
         projected = mapping.geom is None and dataset.source_srid != 4326
         srid = dataset.source_srid if projected else dataset.srid
     given = vars(mapping) | {"keep_columns": ",".join(mapping.keep_columns) or None}
     if projected:
         given |= {"x": mapping.lon, "y": mapping.lat, "lon": None, "lat": None}
-    asked = Registration(
-        name=name, source=format_relation(*relation), snap=snap, srid=srid, budget="1000", **given
+    source = format_relation(*relation)
+    register(
+        bench, Registration(name=name, source=source, snap=snap, srid=srid, budget="1000", **given)
     )
-    register(bench, asked)
     return find_dataset(bench, name)
-
-
-@contextmanager
-def some_build(
-    database: Database, dataset: DatasetRow | None, seed: int, objects: int, progress: Progress
-) -> Iterator[tuple[Database, int]]:
-    """A build to read: the dataset's, or one of a made-up city; and the database it is in."""
-    if dataset is not None:
-        yield database, dataset.require_build()
-        return
-    with workbench(database) as bench:
-        registered = register_some(bench, None, objects, seed, progress)
-        yield bench, build(bench, registered, progress).build_id
 
 
 def parse_sizes(text: str) -> list[int]:
@@ -356,8 +334,6 @@ def parse_sizes(text: str) -> list[int]:
 
 @dataclass(frozen=True)
 class PipelineRun:
-    """One size."""
-
     trajectories: int
     samples: int
     floor_s: float
@@ -369,17 +345,8 @@ class PipelineRun:
     anonymize_stages: dict[str, float]
     peak_rss_mb: float
     """Of this process so far."""
-
-    @property
-    def ratios(self) -> dict[str, float]:
-        """Against the copy floor."""
-        return {
-            "build": self.build_s / self.floor_s,
-            "anonymize_and_verify": self.anonymize_s / self.floor_s,
-        }
-
-    def document(self) -> dict[str, object]:
-        return {**asdict(self), "ratios": self.ratios}
+    ratios: dict[str, float]
+    """Against the copy floor."""
 
 
 def _run_pipeline(
@@ -390,7 +357,6 @@ def _run_pipeline(
     seed: int,
     progress: Callable[[], Progress],
 ) -> PipelineRun:
-    """Build and anonymize so many objects."""
     preparing, building, releasing = progress(), progress(), progress()
     with preparing.stage(f"take {size:,} objects"):
         part = register_some(bench, dataset, size, seed, preparing)
@@ -410,6 +376,10 @@ def _run_pipeline(
         anonymize_s=anonymize_s,
         anonymize_stages=releasing.seconds,
         peak_rss_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        ratios={
+            "build": build_s / measured.total_s,
+            "anonymize_and_verify": anonymize_s / measured.total_s,
+        },
     )
 
 
@@ -435,12 +405,8 @@ class SearchBench:
 
     def document(self) -> dict[str, Any]:
         runs = [asdict(run) for run in self.runs]
-        return {
-            "dataset": self.dataset,
-            **runs[-1],
-            "answers_equal": self.answers_equal,
-            "runs": runs,
-        }
+        equal = {"answers_equal": self.answers_equal}
+        return {"dataset": self.dataset} | runs[-1] | equal | {"runs": runs}
 
 
 @dataclass(frozen=True)
@@ -452,7 +418,7 @@ class PipelineBench:
     growth_exponent: float | None
 
     def document(self) -> dict[str, Any]:
-        return {**vars(self), "runs": [run.document() for run in self.runs]}
+        return asdict(self)
 
 
 def bench_searches(
@@ -470,24 +436,24 @@ def bench_searches(
     if queries < 1:
         raise BadInput(f"[[queries]] {queries} is not positive", remedy="ask at least one")
     names = parse_names(strategies)
-    row = None if dataset is None else find_dataset(database, dataset)
-    with some_build(database, row, seed, wanted[-1], progress) as (where, number):
-        build = load_build(where, number, progress)
-        known = len(build.trajectories)
-        runs = [
-            bench_search(
-                where,
-                part_of(build.trajectories, size, seed),
-                build.locations,
-                request,
-                names,
-                queries=queries,
-                seed=seed,
-                progress=progress,
-                search=partial(search_within, where, number, build) if size == known else None,
-            )
-            for size in sorted({min(size, known) for size in wanted})
-        ]
+    with ExitStack() as stack:
+        if dataset is not None:
+            where, number = database, find_dataset(database, dataset).require_build()
+        else:
+            where = stack.enter_context(workbench(database))
+            city = register_some(where, None, wanted[-1], seed, progress)
+            number = build(where, city, progress).build_id
+        read = load_build(where, number, progress)
+        known, runs = len(read.trajectories), []
+        for size in sorted({min(size, known) for size in wanted}):
+            part = part_of(read.trajectories, size, seed)
+            search = partial(search_within, where, number, read) if size == known else None
+            runs.append(
+                bench_search(
+                    where, part, read.locations, request, names, queries=queries, seed=seed,
+                    progress=progress, search=search,
+                )
+            )  # fmt: skip
     return SearchBench(dataset, runs)
 
 

@@ -10,7 +10,8 @@ or spent.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from importlib.util import find_spec
@@ -93,7 +94,6 @@ class CountsBench:
 def bench_counts(
     database: Database, dataset: DatasetRow, request: Request, epsilons: str, seeds: int
 ) -> CountsBench:
-    """Measure on the current build."""
     row = find_build(database, dataset.require_build())
     request = request.with_facts(dataset, row)
     build = load_build(database, row.build_id, Progress())
@@ -117,9 +117,9 @@ class _Bench:
 
     def measure(self, epsilon: str, seeds: int, first: int) -> None:
         design = replace(self.design, budget=replace(self.design.budget, epsilon=Fraction(epsilon)))
-        errors: dict[str, list[dict[str, float]]] = {}
-        measured_of: dict[str, list[float]] = {}
-        said_of: dict[str, list[float]] = {}
+        errors: dict[str, list[dict[str, float]]] = defaultdict(list)
+        measured: list[dict[str, float]] = []
+        all_said: list[dict[str, float]] = []
         build = self.world.build
         found = contributions_to(self.world, build.trajectories, build.locations, self.options)
         full = self.exact(found)
@@ -132,8 +132,7 @@ class _Bench:
             true = self.exact(bounded)
             known = dict(zip(SUMMARY, made.summary.tolist(), strict=True))
             said = {what: known[f"{what}_lost"] for what in ("visits", "trips", "stays")}
-            for what, part in said.items():
-                said_of.setdefault(what, []).append(part)
+            all_said.append(said)
             ways = {
                 "counts, estimate": self.published(made, "estimate"),
                 "counts, value": self.published(made, "value"),
@@ -142,15 +141,12 @@ class _Bench:
             if seed - first < _STRICT_SEEDS:
                 ways["strict"] = self.strict(epsilon, seed, full)
             for name, tables in ways.items():
-                errors.setdefault(name, []).append(self.compare(tables, full))
-            compared = compare_counts(made, design, bounded, found)
-            for name, number in compared.items():
-                measured_of.setdefault(name, []).append(number)
-        self.found.errors[epsilon] = _medians(errors)
-        means = {name: float(np.mean(numbers)) for name, numbers in measured_of.items()}
-        self.found.coverage[epsilon] = _named(means, "counts.coverage.")
-        self.found.lost[epsilon] = _named(means, "counts.lost.")
-        self.found.lost_as_said[epsilon] = {w: float(np.mean(p)) for w, p in said_of.items()}
+                errors[name].append(self.compare(tables, full))
+            measured.append(compare_counts(made, design, bounded, found))
+        self.found.errors[epsilon] = {name: _means(runs) for name, runs in errors.items()}
+        self.found.coverage[epsilon] = _means(measured, "counts.coverage.")
+        self.found.lost[epsilon] = _means(measured, "counts.lost.")
+        self.found.lost_as_said[epsilon] = _means(all_said)
 
     def exact(self, found: Contributions) -> Tables:
         bins, count = len(self.bins), self.zones.districts
@@ -205,15 +201,12 @@ class _Bench:
         """One histogram a table, at its finest level, with the same bounds and the table's whole share."""
         correction = {what: 1 / (1 - part) for what, part in lost.items()}
 
-        def amount(table: str) -> Fraction:
-            known = plan.measurements.values()
-            return sum((m.amount for m in known if m.name.startswith(table)), Fraction(0))
-
         def noise(like: str, size: int) -> Numbers:
-            spread = sigma2_for(plan[like].bound, amount(like.partition("_")[0]))
-            if OPENDP:
-                return _drawn_by_opendp(spread, size) / WHOLE
-            return source.discrete_gaussian(spread, size) / WHOLE
+            table = like.partition("_")[0]
+            amounts = [m.amount for m in plan.measurements.values() if m.name.startswith(table)]
+            spread = sigma2_for(plan[like].bound, sum(amounts, Fraction(0)))
+            draw = _drawn_by_opendp if OPENDP else source.discrete_gaussian
+            return draw(spread, size) / WHOLE
 
         def noisy(exact: Numbers, like: str) -> Numbers:
             return exact + noise(like, exact.size).reshape(exact.shape)
@@ -248,7 +241,6 @@ class _Bench:
         return Tables(scaled, tables.departures, tables.by_district, tables.districts, tables.flows)
 
     def compare(self, tables: Tables, true: Tables) -> dict[str, float]:
-        """Median relative errors."""
         largest = _largest(true.flows)
         known = np.array([true.flows[cell] for cell in largest], np.float64)
         seen = np.array([tables.flows.get(cell, 0.0) for cell in largest])
@@ -302,17 +294,10 @@ def _relative(found: Numbers, true: Numbers) -> float:
     return float(np.median(np.abs(found - true) / np.maximum(true, 1.0)))
 
 
-def _named(numbers: Mapping[str, float], prefix: str) -> dict[str, float]:
+def _means(runs: Sequence[Mapping[str, float]], prefix: str = "") -> dict[str, float]:
+    """Over the seeds, of all numbers whose names begin so, without this beginning."""
     return {
-        name.removeprefix(prefix): number
-        for name, number in numbers.items()
+        name.removeprefix(prefix): float(np.mean([run[name] for run in runs]))
+        for name in runs[0]
         if name.startswith(prefix)
-    }
-
-
-def _medians(found: dict[str, list[dict[str, float]]]) -> dict[str, dict[str, float]]:
-    """The mean over seeds of the median errors."""
-    return {
-        name: {column: float(np.mean([run[column] for run in runs])) for column in COLUMNS}
-        for name, runs in found.items()
     }

@@ -122,9 +122,6 @@ def close_signatures(
     )
 
 
-# --- What signature closure guarantees: nothing ---
-
-
 def closure_guarantee(values: Mapping[str, Any], protected: ProtectedUnit) -> Guarantee:
     """A heuristic, whatever it hides."""
     return Guarantee(
@@ -144,11 +141,8 @@ def closure_guarantee(values: Mapping[str, Any], protected: ProtectedUnit) -> Gu
     )
 
 
-# --- The two methods of signature closure ---
-
-
-def _method(name: str, summary: str, options: type[ClosureOptions]) -> Method:
-    return Method(
+CLOSURE = tuple(
+    Method(
         name,
         summary,
         (ClosureStep(options),),
@@ -158,13 +152,12 @@ def _method(name: str, summary: str, options: type[ClosureOptions]) -> Method:
         explains="Each trajectory is one object's, edited: samples were taken out, none were put in. "
         "Count places, times and flows; do not look for persons.",
     )
-
-
-CLOSURE = (
-    _method("sc", "signature closure, for comparison: drops each signature", ClosureOptions),
-    _method(
-        "rsc",
-        "signature closure with a radius, for comparison: drops what lies near as well",
-        RadiusOptions,
-    ),
+    for name, summary, options in (
+        ("sc", "signature closure, for comparison: drops each signature", ClosureOptions),
+        (
+            "rsc",
+            "signature closure with a radius, for comparison: drops what lies near as well",
+            RadiusOptions,
+        ),
+    )
 )

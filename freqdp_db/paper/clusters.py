@@ -38,23 +38,15 @@ class TrajectoryDistances:
     tolerance_m: float
     _known: dict[int, Metres] = field(default_factory=dict)
 
-    def first_radius(self) -> float:
-        """Where the search for clusters begins: the tolerance, or a tenth of all samples."""
-        return 0.1 if self.edr else max(self.tolerance_m, 1.0)
-
     def to_all(self, pivot: int) -> Metres:
         if not self.edr:
-            return self._lstd(self.at_shares[pivot])
+            return self.lstd(self.at_shares[pivot])
         if pivot not in self._known:
             parts = map_each(_edr_to, len(self.offsets) - 1, pivot, *self.columns())
             self._known[pivot] = joined(parts)[0]
         return self._known[pivot]
 
-    def to_centre(self) -> Metres:
-        """LSTD to the median place and time at each share."""
-        return self._lstd(np.median(self.at_shares, axis=0))
-
-    def _lstd(self, one: Metres) -> Metres:
+    def lstd(self, one: Metres) -> Metres:
         apart: Metres = np.sqrt(((self.at_shares - one) ** 2).sum(axis=2)).mean(axis=1)
         return apart
 
@@ -144,8 +136,9 @@ def find_clusters(distances: TrajectoryDistances, k: int, most_trash: int) -> tu
     count = len(distances.offsets) - 1
     if count < k:
         return np.zeros(1, np.int64), np.zeros(0, np.int32)
-    from_centre = distances.to_centre()
-    radius = distances.first_radius()
+    from_centre = distances.lstd(np.median(distances.at_shares, axis=0))
+    # the tolerance, or a tenth of all samples
+    radius = 0.1 if distances.edr else max(distances.tolerance_m, 1.0)
     while True:
         clusters = _one_round(distances, k, radius, from_centre)
         if count - sum(map(len, clusters)) <= most_trash:

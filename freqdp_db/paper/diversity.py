@@ -67,66 +67,47 @@ def count_points(points: Points, origin: Origin, categories: int, divergence: fl
 
 @njit(nogil=True, cache=True)
 def _grow_all(bounds, sums, at_x, at_y, categories, most):  # type: ignore[no-untyped-def]
+    high, wide = sums.shape[1] - 1, sums.shape[2] - 1
+    corner = np.array([at_x, at_x, at_y, at_y])
+    outwards = np.array([-1, 1, -1, 1])
     grown = bounds.copy()
     for i in range(bounds.shape[1]):
-        west, east, south, north = _grow(
-            sums, bounds[0, i] - at_x, bounds[1, i] - at_x, bounds[2, i] - at_y,
-            bounds[3, i] - at_y, categories, most,
-        )  # fmt: skip
-        grown[0, i], grown[1, i] = west + at_x, east + at_x
-        grown[2, i], grown[3, i] = south + at_y, north + at_y
+        box = bounds[:4, i] - corner
+        while True:
+            present, kinds = _divergence(sums, box)
+            if kinds >= categories and present <= most:
+                break
+            # as long as a gap parts it from the cells that have points, no side alone changes anything
+            step = max(0, -box[1], box[0] - wide, -box[3], box[2] - high)
+            best, side = present, -1
+            for s in range(4 if step == 0 else 0):
+                box[s] += outwards[s]
+                found, _ = _divergence(sums, box)
+                box[s] -= outwards[s]
+                if found < best:
+                    best, side = found, s
+            for s in range(4):
+                if side in (-1, s):
+                    box[s] += max(step, 1) * outwards[s]
+        grown[:4, i] = box + corner
     return grown
 
 
 @njit(nogil=True, cache=True)
-def _grow(sums, west, east, south, north, categories, most):  # type: ignore[no-untyped-def]
-    high, wide = sums.shape[1] - 1, sums.shape[2] - 1
-    while True:
-        present, kinds = _divergence(sums, west, east, south, north)
-        if kinds >= categories and present <= most:
-            return west, east, south, north
-        # as long as a gap parts it from the cells that have points, no side alone changes anything
-        step = max(0, -east, west - wide, -north, south - high)
-        best, side = present, -1
-        if step == 0:
-            step = 1
-            for s in range(4):
-                found, _ = _divergence(
-                    sums, west - (s == 0), east + (s == 1), south - (s == 2), north + (s == 3)
-                )
-                if found < best:
-                    best, side = found, s
-        west -= step if side in (-1, 0) else 0
-        east += step if side in (-1, 1) else 0
-        south -= step if side in (-1, 2) else 0
-        north += step if side in (-1, 3) else 0
-
-
-@njit(nogil=True, cache=True)
-def _divergence(sums, west, east, south, north):  # type: ignore[no-untyped-def]
+def _divergence(sums, box):  # type: ignore[no-untyped-def]
     """Of the points of a box from all points, and of how many categories they are."""
     high, wide = sums.shape[1] - 1, sums.shape[2] - 1
-    west, east = min(max(west, 0), wide), min(max(east, 0), wide)
-    south, north = min(max(south, 0), high), min(max(north, 0), high)
-    inside = whole = 0
-    for c in range(sums.shape[0]):
-        inside += _inside(sums, c, west, east, south, north)
-        whole += sums[c, high, wide]
+    west, east = min(max(box[0], 0), wide), min(max(box[1], 0), wide)
+    south, north = min(max(box[2], 0), high), min(max(box[3], 0), high)
+    here = sums[:, north, east] - sums[:, south, east] - sums[:, north, west] + sums[:, south, west]
+    inside, whole = here.sum(), sums[:, high, wide].sum()
     if inside == 0:
         return inf, 0
-    divergence, kinds = 0.0, 0
-    for c in range(sums.shape[0]):
-        here = _inside(sums, c, west, east, south, north)
-        if here > 0:
-            share = here / inside
-            divergence += share * np.log(share / (sums[c, high, wide] / whole))
-            kinds += 1
-    return divergence, kinds
-
-
-@njit(nogil=True, cache=True)
-def _inside(sums, c, west, east, south, north):  # type: ignore[no-untyped-def]
-    return sums[c, north, east] - sums[c, south, east] - sums[c, north, west] + sums[c, south, west]
+    divergence = 0.0
+    for c in np.flatnonzero(here):
+        share = here[c] / inside
+        divergence += share * np.log(share / (sums[c, high, wide] / whole))
+    return divergence, len(np.flatnonzero(here))
 
 
 def fingerprint(points: Points) -> Ints:

@@ -68,14 +68,10 @@ class Draw(NoisyDraw):
     seed: Ints
 
 
-def sizes() -> tuple[Ints, Ints, Ints]:
+def sizes() -> list[Ints]:
     """Where each grid begins in the three columns."""
     cells = np.array([side * side for side in SIDES], np.int64)
-    return (
-        offsets_from(cells),
-        offsets_from(cells * CHOICES),
-        offsets_from(cells * HEADINGS * CHOICES),
-    )
+    return [offsets_from(cells * each) for each in (1, CHOICES, HEADINGS * CHOICES)]
 
 
 def _level(trips: Trips) -> Ints:
@@ -88,11 +84,11 @@ def _level(trips: Trips) -> Ints:
     return np.searchsorted(SPEED_EDGES_M_PER_S, speed).astype(np.int64)
 
 
-def totals(trips: Trips, region: Region) -> tuple[Ints, Ints, Ints]:
+def totals(trips: Trips, region: Region) -> list[Ints]:
     """The clipped sums at each height; each moves by at most SCALE in L1 for one object."""
     begin = sizes()
     if len(trips) == 0:
-        return tuple(np.zeros(b[-1], np.int64) for b in begin)  # type: ignore[return-value]
+        return [np.zeros(b[-1], np.int64) for b in begin]
     level = _level(trips)
     found: list[list[tuple[Ids, Ints]]] = [[], [], []]
     for number, side in enumerate(SIDES):
@@ -118,11 +114,10 @@ def totals(trips: Trips, region: Region) -> tuple[Ints, Ints, Ints]:
         state = last[trip[ends]] * HEADINGS + heading[ends]
         found[2].append((owner[trip[ends]], begin[2][number] + state * CHOICES + HEADINGS))
     result = []
-    for height in range(HEIGHTS):
-        owner = np.concatenate([pair[0] for pair in found[height]])
-        entry = np.concatenate([pair[1] for pair in found[height]])
-        result.append(per_object(owner, entry, int(begin[height][-1])))
-    return result[0], result[1], result[2]
+    for pairs, offsets in zip(found, begin, strict=True):
+        owner, entry = (np.concatenate(column) for column in zip(*pairs, strict=True))
+        result.append(per_object(owner, entry, int(offsets[-1])))
+    return result
 
 
 def draw(trips: Trips, region: Region, epsilon: Fraction, source: RandomSource) -> Draw:

@@ -14,11 +14,13 @@ import shlex
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from operator import call
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 import freqdp_db
 from freqdp_db.dataset.facts import facts_of
@@ -31,17 +33,31 @@ from freqdp_db.db.datasets import DatasetRow, find_dataset
 from freqdp_db.engines.partitions import LOCAL, Engine
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.attacks.recovery import Truth
-from freqdp_db.evaluation.evaluate import measure_release
+from freqdp_db.evaluation.evaluate import measure_release, run_trial
 from freqdp_db.evaluation.figures import files_in, save_svg
-from freqdp_db.evaluation.pair import Case, CellBox
-from freqdp_db.evaluation.trials import Trials
+from freqdp_db.evaluation.pair import Case, CellBox, Pair
+from freqdp_db.evaluation.utility import (
+    binned_divergence,
+    cell_sequences,
+    diameter_error,
+    frequent_patterns,
+    jensen_shannon,
+    same_order,
+    side_by_side,
+    trip_error,
+    trip_lengths,
+)
+from freqdp_db.methods.contract import WorkingSet
 from freqdp_db.methods.frequency.applying import coarsen_times
+from freqdp_db.methods.frequency.insertion import Search
 from freqdp_db.methods.kinds import LonLatArea, TimeStretch
 from freqdp_db.methods.parameters import RELEASE
 from freqdp_db.methods.registry import METHODS, find_method
-from freqdp_db.model.trajectories import Build
-from freqdp_db.paper.synthetic_trip_metrics import Trips, as_trips, compare_trips, compared_trips
+from freqdp_db.methods.synthesis.trips import cut_trips
+from freqdp_db.model.arrays import Ids, Ints, Metres, owners
+from freqdp_db.model.trajectories import Build, Locations, Trajectories
 from freqdp_db.progress import Progress
+from freqdp_db.release.inputs import DEFAULT_MEMORY, make_world, search_within
 from freqdp_db.release.request import Request
 from freqdp_db.results import Experiment
 from freqdp_db.roads.network import Network
@@ -116,10 +132,55 @@ _PAPERS = [m.name for m in METHODS.values() if m.kind == "edited"]
 _TIME_STEP = next(p for p in RELEASE if p.name == "time_step")
 
 
+_COVERAGE_SIDE = 15
+_QUERIES = 300
+_SQUARES = 7
+_QUERY_SIDES_M = (2_000.0, 18_000.0)
+_QUERY_WIDEST = 1 / 3
+_QUERY_FLOOR = 0.01
+Trips = tuple[Trajectories, Locations]
+"""Trips, each a trajectory of its own, and their places."""
+
+
+@dataclass
+class Trials:
+    """Trials of any requests on the objects of one build, or on some of them."""
+
+    database: Database
+    dataset: DatasetRow
+    row: BuildRow
+    build: Build
+
+    @cached_property
+    def _search(self) -> Search:
+        return search_within(self.database, self.row.build_id, self.build, DEFAULT_MEMORY)
+
+    def network(self, roads: RoadTable | None, progress: Progress) -> Network | None:
+        return None if roads is None else roads.network(self.database, self.row.srid, progress)
+
+    def run(
+        self,
+        request: Request,
+        seed: int,
+        on: Build,
+        progress: Progress | None = None,
+        *,
+        alone: bool = False,
+    ) -> tuple[Request, WorkingSet, float]:
+        """Run a request on the objects of `on`: with what is public filled in, its state, its seconds.
+
+        alone: as if there were no others. Else they are some of the build's, and what a method counts
+        in the source (who shares a place with whom) it counts among all of the build's.
+        """
+        known = request.with_facts(self.dataset, self.row)
+        world = make_world(self.database, self.build, known.method, known.values, self._search)
+        if alone:
+            world = replace(world, build=on)
+        return known, *run_trial(known, world, seed, on.trajectories, progress)
+
+
 @dataclass(frozen=True)
 class Run:
-    """One row of the result."""
-
     method: str
     epsilon: str | None
     objects: int
@@ -195,7 +256,19 @@ class ExperimentOptions:
 
     def plan(self, dataset: DatasetRow, objects: int) -> list[PlannedRun]:
         """Every run, smaller sizes first; refuses what is not possible before anything runs."""
-        self._require_possible(dataset)
+        if self.each_trip and not self.trips:
+            raise BadInput("[[each_trip]] is given without [[trips]]", remedy="give both")
+        if self.trips and (self.roads is not None or self.time_steps):
+            raise BadInput(
+                "[[trips]] measures neither recovery nor coarse times",
+                remedy="leave out [[roads]], [[map]] and [[time_step]]",
+            )
+        if self.trips and (dataset.region is None or dataset.period is None):
+            raise BadInput(
+                f"[[trips]]: the region and the period of {dataset.name} are not known",
+                remedy=f"say them: freqdp dataset set {shlex.quote(dataset.name)} --region ... "
+                "--period ...",
+            )
         sizes, seeds = self.sizes or [objects], seeds_of(self.seeds, _MOST_SEEDS)
         check_sizes(sizes, objects)
         runs = []
@@ -212,21 +285,6 @@ class ExperimentOptions:
                 run.request(self.signature)
         return runs
 
-    def _require_possible(self, dataset: DatasetRow) -> None:
-        if self.each_trip and not self.trips:
-            raise BadInput("[[each_trip]] is given without [[trips]]", remedy="give both")
-        if self.trips and (self.roads is not None or self.time_steps):
-            raise BadInput(
-                "[[trips]] measures neither recovery nor coarse times",
-                remedy="leave out [[roads]], [[map]] and [[time_step]]",
-            )
-        if self.trips and (dataset.region is None or dataset.period is None):
-            raise BadInput(
-                f"[[trips]]: the region and the period of {dataset.name} are not known",
-                remedy=f"say them: freqdp dataset set {shlex.quote(dataset.name)} --region ... "
-                "--period ...",
-            )
-
     def study(self, trials: Trials, progress: Progress) -> Study:
         """What makes runs, with what it needs read from the database."""
         if self.trips:
@@ -234,10 +292,10 @@ class ExperimentOptions:
             known = facts_of(trials.build)
             facts = known(LonLatArea().from_text(region), TimeStretch().from_text(period))
             return _on_trips(trials, self, facts)
-        return _on_objects(trials, self, network_of(trials, self.roads, progress), progress)
+        return _on_objects(trials, self, trials.network(self.roads, progress), progress)
 
 
-Study = Callable[[Any], Any]
+Study = Callable[[Any, Progress], Any]
 """Makes the runs of one piece of an experiment."""
 
 
@@ -253,20 +311,21 @@ def _on_objects(
             return build, None
         return build, Truth.of(network, build.trajectories, build.locations, progress)
 
-    def run(piece: PlannedRun) -> list[Run]:
+    def run(piece: PlannedRun, _: Progress) -> list[Run]:
         """A run for each of the time steps."""
         build, truth = compared(piece.objects)
-        tried = trials.run(piece.request(options.signature), piece.seed, build)
+        request = piece.request(options.signature)
+        known, state, seconds = trials.run(request, piece.seed, build)
         runs = []
         for step in options.time_steps_us:
-            state = tried.state
+            shown = state
             if step is not None:
-                state = replace(state, trajectories=coarsen_times(state.trajectories, step))
-            case = Case.of(build, state, {**tried.request.values, "time_step": step})
-            values = measure_release(case, tried.request.method.kind, piece.seed)
+                shown = replace(state, trajectories=coarsen_times(state.trajectories, step))
+            case = Case.of(build, shown, {**known.values, "time_step": step})
+            values = measure_release(case, known.method.kind, piece.seed)
             if truth is not None:
                 values |= truth.recovered(case.pair, Progress())
-            runs.append(piece.done(values, tried.seconds, step))
+            runs.append(piece.done(values, seconds, step))
         return runs
 
     return run
@@ -286,7 +345,7 @@ def _on_trips(trials: Trials, options: ExperimentOptions, facts: tuple[Region, P
             build = build.with_trajectories(*as_trips(build.trajectories, build.locations, facts))
         return build, compared_trips(build.trajectories, build.locations, facts, 0)
 
-    def run(piece: PlannedRun) -> list[Run]:
+    def run(piece: PlannedRun, _: Progress) -> list[Run]:
         build, original = compared(piece.objects)
         objects = len(build.trajectories)
         if piece.variant is None:
@@ -296,8 +355,8 @@ def _on_trips(trials: Trials, options: ExperimentOptions, facts: tuple[Region, P
         else:
             # synthetic methods make as many as are compared with: divergences depend on how many
             request = piece.request(options.signature, len(original[0]))
-            tried = trials.run(request, piece.seed, build, alone=True)
-            made, places, seconds = tried.state.trajectories, tried.state.places, tried.seconds
+            state, seconds = trials.run(request, piece.seed, build, alone=True)[1:]
+            made, places = state.trajectories, state.places
         released = compared_trips(made, places, facts, piece.seed)
         values = compare_trips(box, original, released)
         return [replace(piece, objects=objects).done(values, seconds)]
@@ -310,10 +369,6 @@ def some_objects(build: Build, count: int) -> Build:
     objects = len(build.trajectories)
     order = np.random.default_rng([_SUBSET_SEED, objects]).permutation(objects)
     return build.with_trajectories(build.trajectories.take(np.sort(order[:count])))
-
-
-def network_of(trials: Trials, roads: RoadTable | None, progress: Progress) -> Network | None:
-    return None if roads is None else roads.network(trials.database, trials.row.srid, progress)
 
 
 def check_sizes(sizes: Sequence[int], objects: int) -> None:
@@ -344,7 +399,7 @@ def run_pieces(
     """What `options.study(...)` makes of each piece, here or on workers."""
     asked = (dataset, build.build_id, options)
     with progress.stage("experiment", len(pieces), "runs") as stage:
-        for found in deal_out(engine, database, build, _study, asked, _run, pieces, progress):
+        for found in deal_out(engine, database, build, _study, asked, call, pieces, progress):
             yield found
             stage.advance(1)
 
@@ -356,10 +411,6 @@ def _study(database: Database, asked: tuple[str, int, Any], progress: Progress) 
     trials = Trials(database, find_dataset(database, dataset), row, loaded)
     study: Study = options.study(trials, progress)
     return study
-
-
-def _run(study: Study, piece: Any, progress: Progress) -> Any:
-    return study(piece)
 
 
 def experiment_on(
@@ -436,16 +487,21 @@ def as_markdown(runs: Sequence[Run], about: dict[str, Any]) -> str:
         "| method | epsilon | objects | time step | " + " | ".join(shown) + " | seconds |",
         "|---" * 4 + "|---:" * (len(shown) + 1) + "|",
     ]
-    groups: dict[tuple[Any, ...], list[Run]] = defaultdict(list)
-    for run in runs:
-        groups[tuple(getattr(run, name) for name in _SETTINGS)].append(run)
-    for (method, epsilon, objects, step), same in groups.items():
+    for (method, epsilon, objects, step), same in _by(runs, *_SETTINGS).items():
         cells = [_spread([r.values[n] for r in same if n in r.values]) for n in shown.values()]
         cells.append(_spread([r.seconds for r in same], 1))
         settings = f"{method} | {epsilon or '-'} | {objects:,} | "
         settings += "-" if step is None else f"{step:g} s"
         lines.append(f"| {settings} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
+
+
+def _by(runs: Sequence[Run], *names: str) -> dict[tuple[Any, ...], list[Run]]:
+    """Runs that have the same in these fields."""
+    groups: dict[tuple[Any, ...], list[Run]] = defaultdict(list)
+    for run in runs:
+        groups[tuple(getattr(run, name) for name in names)].append(run)
+    return groups
 
 
 def _spread(values: Sequence[float], digits: int = 3) -> str:
@@ -469,59 +525,59 @@ def draw_epsilon(
     figure, axes = figure_of(len(panels), columns)
     epsilons = sorted({float(run.epsilon) for run in runs if run.epsilon is not None}) or [1.0]
     for axis, (metric, title) in zip(axes, panels.items(), strict=False):
-        for number, method in enumerate(dict.fromkeys(run.method for run in runs)):
-            found: dict[float | None, list[float]] = defaultdict(list)
-            for run in runs:
-                if run.method == method and metric in run.values:
-                    at = None if run.epsilon is None else float(run.epsilon)
-                    found[at].append(run.values[metric])
-            means = {at: float(np.mean(values)) for at, values in found.items()}
+        for number, ((method,), mine) in enumerate(_by(runs, "method").items()):
+            known = [run for run in mine if metric in run.values]
+            means = {
+                epsilon and float(epsilon): np.mean([run.values[metric] for run in same])
+                for (epsilon,), same in _by(known, "epsilon").items()
+            }
             if None in means:
                 ends = [min(epsilons) * 0.8, max(epsilons) * 1.25]
                 axis.plot(ends, [means[None]] * 2, **_style(number, method), markevery=[1])
             elif means:
-                points = [(e, means[e]) for e in epsilons if e in means]
-                axis.plot(*zip(*points, strict=True), **_style(number, method))
+                axis.plot(*zip(*sorted(means.items()), strict=True), **_style(number, method))
         axis.set_xscale("log")
         axis.set_xticks(epsilons, [f"{e:g}" for e in epsilons])
         axis.minorticks_off()
         axis.set_title(title, fontsize=9, loc="left")
-        axis.set_xlabel("epsilon", fontsize=9)
+        axis.set_xlabel("epsilon")
         axis.set_ylim(bottom=0)
-    _legend(figure, axes[0])
-    save_svg(figure, path)
+    _save_with_legend(figure, axes[0], path)
 
 
 def draw_size(runs: Sequence[Run], path: Path) -> None:
     """Seconds to draw and edit, in memory, against the number of objects."""
     figure, (axis,) = figure_of(1)
-    for number, method in enumerate(dict.fromkeys(run.method for run in runs)):
-        mine = [r for r in runs if r.method == method]
-        sizes = sorted({r.objects for r in mine})
-        took = [float(np.mean([r.seconds for r in mine if r.objects == size])) for size in sizes]
-        axis.plot(sizes, took, **_style(number, method))
-    axis.set_xlabel("objects", fontsize=9)
-    axis.set_ylabel("seconds", fontsize=9)
-    axis.set_ylim(bottom=0)
+    for number, ((method,), mine) in enumerate(_by(runs, "method").items()):
+        took = [
+            (n, np.mean([r.seconds for r in same])) for (n,), same in _by(mine, "objects").items()
+        ]
+        axis.plot(*zip(*sorted(took), strict=True), **_style(number, method))
     axis.set_title("Time to draw and edit", fontsize=9, loc="left")
-    _legend(figure, axis)
-    save_svg(figure, path)
+    axis.set(xlabel="objects", ylabel="seconds")
+    axis.set_ylim(bottom=0)
+    _save_with_legend(figure, axis, path)
+
+
+_STYLE: dict[Any, Any] = {
+    "axes.labelsize": 9, "axes.grid": True, "axes.grid.axis": "y", "axes.spines.top": False,
+    "axes.spines.right": False, "grid.color": "#e2e6ea", "grid.linewidth": 0.6,
+}  # fmt: skip
 
 
 def figure_of(panels: int, columns: int = 3) -> tuple[Any, list[Any]]:
+    import matplotlib
     from matplotlib.figure import Figure
 
     columns = min(panels, columns)
     rows = -(-panels // columns)
     figure = Figure(figsize=(3.6 * columns + 1.4, 2.9 * rows + 0.7), layout="constrained")
-    axes = list(figure.subplots(rows, columns, squeeze=False).flat)
+    with matplotlib.rc_context(_STYLE):
+        axes = list(figure.subplots(rows, columns, squeeze=False).flat)
+    for axis in axes:
+        axis.tick_params(labelsize=8)
     for axis in axes[panels:]:
         axis.set_visible(False)
-    for axis in axes[:panels]:
-        for side in ("top", "right"):
-            axis.spines[side].set_visible(False)
-        axis.tick_params(labelsize=8)
-        axis.grid(axis="y", color="#e2e6ea", linewidth=0.6)
     return figure, axes
 
 
@@ -536,6 +592,109 @@ def _style(number: int, method: str) -> dict[str, Any]:
     }
 
 
-def _legend(figure: Any, axis: Any) -> None:
+def _save_with_legend(figure: Any, axis: Any, path: Path) -> None:
     handles, labels = axis.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=6, frameon=False, fontsize=8)
+    save_svg(figure, path)
+
+
+# Metrics of synthetic trips: how alike two sets of trips are, over a public region.
+#
+# To compare synthetic releases with each other: start and end (TE), diameter (DE), length, how many
+# trips pass each cell (density, Kendall), range queries, and frequent patterns (FFP). Between two samples
+# a trip goes straight, so that trips with many and with few samples compare.
+
+
+def passing_squares(trips: Trajectories, places: Locations, squares: NDArray[np.float64]) -> Metres:
+    """Share of the trips whose straight way touches each square."""
+    trip = trips.owner
+    first = np.maximum(np.arange(trips.samples) - 1, trips.offsets[:-1][trip])
+    ax, ay = places.x[trips.location[first]], places.y[trips.location[first]]
+    bx, by = places.x[trips.location], places.y[trips.location]
+    found = np.zeros(len(squares))
+    for number, (west, south, east, north) in enumerate(squares):
+        near = (np.maximum(ax, bx) >= west) & (np.minimum(ax, bx) <= east)
+        near &= (np.maximum(ay, by) >= south) & (np.minimum(ay, by) <= north)
+        near = np.flatnonzero(near)
+        # from which to which part of the step, 0 to 1, it is between west and east, and south and north
+        low, high = np.zeros(len(near)), np.ones(len(near))
+        for start, end, least, most in ((ax, bx, west, east), (ay, by, south, north)):
+            move = (end - start)[near]
+            goes = move != 0.0
+            one, two = (
+                np.divide(edge - start[near], move, out=np.zeros(len(near)), where=goes)
+                for edge in (least, most)
+            )
+            low = np.where(goes, np.maximum(low, np.minimum(one, two)), low)
+            high = np.where(goes, np.minimum(high, np.maximum(one, two)), high)
+        found[number] = len(np.unique(trip[near[low <= high]]))
+    return found / max(len(trips), 1)
+
+
+def compare_trips(box: CellBox, original: Trips, released: Trips) -> dict[str, float]:
+    """All metrics, and the mean beside the median of the range queries.
+
+    The squares of these are the same in all experiments.
+    """
+    trips, places = original
+    pair = side_by_side(Pair(trips, released[0], places), released[1])
+    sides, places = (pair.original, pair.released), pair.locations
+    rng = np.random.default_rng([_SQUARES, _QUERIES])
+    widest = _QUERY_WIDEST * min(box.east - box.west, box.north - box.south)
+    side = rng.uniform(min(_QUERY_SIDES_M[0], widest), min(_QUERY_SIDES_M[1], widest), _QUERIES)
+    west = rng.uniform(box.west, box.east - side)
+    south = rng.uniform(box.south, box.north - side)
+    squares = np.column_stack([west, south, west + side, south + side])
+    before, after = (passing_squares(side, places, squares) for side in sides)
+    error = np.abs(after - before) / np.maximum(before, _QUERY_FLOOR)
+    lengths = [trip_lengths(side, places) for side in sides]
+    cells = box.columns_and_rows(places, _COVERAGE_SIDE)
+    passing = [_passing(side, *cells) for side in sides]
+    return {
+        "trip.te": trip_error(pair, rng, box)["te.trajectory"],
+        "trip.de": diameter_error(pair)["de"],
+        "trip.length": binned_divergence(
+            lengths[0], lengths[1], float(lengths[0].max(initial=0.0))
+        ),
+        "trip.density": jensen_shannon(*passing),
+        "trip.kendall": same_order(*passing),
+        "trip.query": float(np.median(error)),
+        "trip.query.mean": float(error.mean()),
+        "trip.ffp": frequent_patterns(pair, box)["ffp"],
+    }
+
+
+def _passing(side: Trajectories, column: Ids, row: Ids) -> Ints:
+    """How many trips pass each cell of the coverage grid."""
+    size = _COVERAGE_SIDE**2
+    offsets, cells = cell_sequences(side, column, row, _COVERAGE_SIDE)
+    once = np.unique(owners(offsets).astype(np.int64) * size + cells)
+    return np.bincount(once % size, minlength=size)
+
+
+MOST_COMPARED = 20_000
+"""Of each side at most so many trips are compared, drawn at random."""
+
+
+def as_trips(side: Trajectories, places: Locations, facts: tuple[Region, Period]) -> Trips:
+    """Trips, each a trajectory of its own, with a place for each sample."""
+    trips = cut_trips(side, places, *facts)
+    if not len(trips):
+        raise BadInput(
+            "there is no trip in the region and the period",
+            remedy="look at both: freqdp dataset show",
+        )
+    location = np.arange(len(trips.x), dtype=np.int32)
+    start = trips.at[trips.offsets[:-1]]
+    return Trajectories(trips.offsets, location, trips.at, start), Locations(trips.x, trips.y)
+
+
+def compared_trips(
+    side: Trajectories, places: Locations, facts: tuple[Region, Period], seed: int
+) -> Trips:
+    """The trips of one side that are compared."""
+    trips, of = as_trips(side, places, facts)
+    if len(trips) <= MOST_COMPARED:
+        return trips, of
+    chosen = np.random.default_rng([seed, MOST_COMPARED]).permutation(len(trips))[:MOST_COMPARED]
+    return trips.take(np.sort(chosen)), of

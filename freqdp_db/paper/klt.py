@@ -89,26 +89,14 @@ class KltStep(GloveStep):
             raise VerificationFailed("the points of interest are not what they were")
         found = super().replay(done)
         assert found.areas is not None
-        asked = (
-            done.world.inputs["poi"],
-            done.options.l,
-            float(done.options.t),
-            done.world.coordinates,
-        )
-        return replace(found, areas=grow_as_shown(found.areas, *asked))
+        return replace(found, areas=grow_as_shown(found.areas, *_asked(done.world, done.options)))
 
     def check(self, done: CompletedStep[KltOptions, GloveDraw, KltLog]) -> dict[str, int]:
         from freqdp_db.paper.diversity import fall_short
 
         found = super().check(done)
         assert done.after.areas is not None
-        asked = (
-            done.world.inputs["poi"],
-            done.options.l,
-            float(done.options.t),
-            done.world.coordinates,
-        )
-        if fall_short(done.after.areas, *asked).any():
+        if fall_short(done.after.areas, *_asked(done.world, done.options)).any():
             raise VerificationFailed("an area holds points of too few categories, or of other ones")
         return {**found, "diverse_areas": done.after.samples}
 
@@ -130,6 +118,11 @@ class KltStep(GloveStep):
                 f"[[l]] {options.l} is more than the {categories:,} categories of {options.poi}",
                 remedy=f"choose [[l]] of at most {categories:,}, or other points with [[poi]]",
             )
+
+
+def _asked(world: StepContext, options: KltOptions) -> tuple[Any, ...]:
+    """What areas have to hold, and how they are shown."""
+    return world.inputs["poi"], options.l, float(options.t), world.coordinates
 
 
 def klt_guarantee(values: Mapping[str, Any], protected: ProtectedUnit) -> Guarantee:

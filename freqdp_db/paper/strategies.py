@@ -10,7 +10,7 @@ their times with each other.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, is_dataclass
 from functools import partial
 from heapq import heappop, heappush
 from typing import Any, NamedTuple, TypeVar
@@ -61,16 +61,10 @@ class SegmentRows(NamedTuple):
 
 
 def distinct_rows(trajectories: Trajectories, locations: Locations) -> SegmentRows:
-    """Every distinct segment, trajectory by trajectory."""
     segments = distinct_segments(trajectories)
-    return SegmentRows(
-        locations.x[segments.tail],
-        locations.y[segments.tail],
-        locations.x[segments.head],
-        locations.y[segments.head],
-        segments.trajectory,
-        segments.position,
-    )
+    x, y, tail, head = locations.x, locations.y, segments.tail, segments.head
+    ends = (x[tail], y[tail], x[head], y[head])
+    return SegmentRows(*ends, segments.trajectory, segments.position)
 
 
 class BestList:
@@ -167,9 +161,8 @@ class GridBox(NamedTuple):
         """Column and row of the finest cell at points; what is outside goes to the border's."""
         u = np.clip((x - self.x) / self.width, 0.0, None) * SIDE
         v = np.clip((y - self.y) / self.height, 0.0, None) * SIDE
-        return np.minimum(u, SIDE - 1.0).astype(np.int64), np.minimum(v, SIDE - 1.0).astype(
-            np.int64
-        )
+        column, row = np.minimum((u, v), SIDE - 1.0).astype(np.int64)
+        return column, row
 
     def cell_at(self, best: BestList) -> tuple[int, int]:
         """Column and row of the finest cell that a query is in."""
@@ -354,8 +347,7 @@ def visit_best_fit(way: str, grid: BestFitGrid, best: BestList) -> int:
     stack to the queue when it comes to the root.
     """
     visited: set[int] = set()
-    stack: list[Cell] = []
-    queue: list[Cell] = []
+    stack, queue = list[Cell](), list[Cell]()
     root_access = way == TOP_DOWN
     if root_access:
         queue.append(Cell.at(grid.box, best, 0, 0, 0))
@@ -404,9 +396,7 @@ class Strategy:
 
 
 def _plain(
-    name: str,
-    build: Callable[[Trajectories, Locations], T],
-    visit: Callable[[T, BestList], int],
+    name: str, build: Callable[[Trajectories, Locations], T], visit: Callable[[T, BestList], int]
 ) -> Strategy:
     """One in plain NumPy. visit(index, best): compares segments; gives how many cells it visited."""
     return Strategy(
@@ -438,9 +428,6 @@ def index_bytes(index: Any) -> int:
 def _arrays(part: Any) -> Iterator[NDArray[Any]]:
     if isinstance(part, np.ndarray):
         yield part
-    elif isinstance(part, tuple):
-        for member in part:
+    elif isinstance(part, tuple) or is_dataclass(part):
+        for member in part if isinstance(part, tuple) else vars(part).values():
             yield from _arrays(member)
-    elif is_dataclass(part):
-        for field in fields(part):
-            yield from _arrays(getattr(part, field.name))

@@ -23,10 +23,9 @@ from freqdp_db.db.datasets import find_dataset
 from freqdp_db.engines.partitions import LOCAL, Engine
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.attacks.recovery import Truth
-from freqdp_db.evaluation.evaluate import measure
+from freqdp_db.evaluation.evaluate import measure, refusal, require_possible
 from freqdp_db.evaluation.figures import save_svg
-from freqdp_db.evaluation.pair import Case, Pair
-from freqdp_db.evaluation.trials import Trials, refusal, require_possible
+from freqdp_db.evaluation.pair import Case, Pair, object_by_object
 from freqdp_db.evaluation.utility import (
     diameter_error,
     frequent_patterns,
@@ -34,20 +33,19 @@ from freqdp_db.evaluation.utility import (
     side_by_side,
     trip_error,
 )
-from freqdp_db.methods.contract import WorkingSet
 from freqdp_db.methods.registry import find_method
-from freqdp_db.model.arrays import offsets_from, rows_of
+from freqdp_db.model.arrays import offsets_from
 from freqdp_db.model.trajectories import Build, Trajectories
 from freqdp_db.paper.bench import search_times
 from freqdp_db.paper.experiment import (
     COLOURS,
     Run,
     Study,
+    Trials,
     about_run,
     check_sizes,
     draw_epsilon,
     figure_of,
-    network_of,
     result_files,
     run_pieces,
     seeds_of,
@@ -92,71 +90,62 @@ class PaperRow:
 
     title: str
     method: str
-    values: tuple[float | None, ...]
+    published: str
     """In the order of the columns."""
     given: Mapping[str, str] = field(default_factory=dict)
     """Its parameters, besides epsilon."""
     share: int = 1
     """PureG and PureL are one of the two mechanisms of GL: they get half of its epsilon."""
 
-
-def _row(
-    title: str, method: str, values: str, given: Mapping[str, str] | None = None, share: int = 1
-) -> PaperRow:
-    read = tuple(None if text == "-" else float(text) for text in values.split())
-    return PaperRow(title, method, read, given or {}, share)
+    @property
+    def values(self) -> list[float | None]:
+        return [None if text == "-" else float(text) for text in self.published.split()]
 
 
 _K = {"k": "5"}
 _SPREAD = {"spread": "paper"}
 ROWS = (
-    _row("SC", "sc",
+    PaperRow("SC", "sc",
          ".188 .206 .888 .206 .163 .656 .047 .385 .990 .610 .611 .611 .779 .162"),
-    _row("RSC-0.1", "rsc",
+    PaperRow("RSC-0.1", "rsc",
          ".146 .253 .889 .129 .162 .663 .050 .380 .988 .610 .605 .608 .782 .162",
          {"radius": "100"}),
-    _row("RSC-0.5", "rsc",
+    PaperRow("RSC-0.5", "rsc",
          ".098 .225 .869 .098 .158 .682 .064 .373 .983 .606 .578 .591 .798 .162",
          {"radius": "500"}),
-    _row("RSC-1.0", "rsc",
+    PaperRow("RSC-1.0", "rsc",
          ".081 .122 .846 .075 .156 .704 .082 .370 .977 .598 .540 .568 .823 .162",
          {"radius": "1000"}),
-    _row("RSC-3.0", "rsc",
+    PaperRow("RSC-3.0", "rsc",
          ".049 .068 .750 .043 .150 .784 .138 .333 .943 .561 .384 .456 .916 .160",
          {"radius": "3000"}),
-    _row("RSC-5.0", "rsc",
+    PaperRow("RSC-5.0", "rsc",
          ".033 .024 .584 .032 .148 .853 .243 .308 .929 .535 .251 .342 .967 .152",
          {"radius": "5000"}),
-    _row("W4M", "w4m",
+    PaperRow("W4M", "w4m",
          ".847 .164 .506 .860 .244 .285 .057 .330 .994 .276 .157 .179 .693 .035", _K),
-    _row("GLOVE", "glove",
+    PaperRow("GLOVE", "glove",
          ".370 .005 .116 .350 .385 .912 .587 .657 .416 .498 .307 .380 .516 .250", _K),
-    _row("KLT", "klt",
+    PaperRow("KLT", "klt",
          ".269 .002 .099 .324 .312 .929 .617 .686 .330 .435 .276 .338 .592 .218",
          {**_K, "l": "3", "t": "0.1"}),
-    _row("DPT", "dpt",
+    PaperRow("DPT", "dpt",
          ".006 - - .009 .097 .986 .297 .375 .373 - - - - -"),
-    _row("AdaTrace", "adatrace",
+    PaperRow("AdaTrace", "adatrace",
          ".000 - - .000 .057 .603 .291 .064 .908 - - - - -"),
-    _row("PureG", "pure-g",
+    PaperRow("PureG", "pure-g",
          ".922 .211 .928 .975 .184 .495 .004 .225 .980 .378 .481 .423 1.310 .395", share=2),
-    _row("PureL", "pure-l",
+    PaperRow("PureL", "pure-l",
          ".119 .028 .362 .026 .098 .635 .015 .365 .953 .307 .331 .318 1.342 .189", _SPREAD, 2),
-    _row("GL", "gl",
+    PaperRow("GL", "gl",
          ".016 .022 .337 .015 .095 .642 .014 .331 .956 .309 .339 .324 1.420 .008", _SPREAD),
 )  # fmt: skip
 FIGURE = ("PureG", "PureL", "GL")
 """What the figure of epsilon compares."""
 FIGURE_EPSILONS = ("0.1", "1", "10")
 PANELS = {
-    "la_s.a.10": "LA_s",
-    "inf": "INF",
-    "de": "DE",
-    "te.trip": "TE",
-    "ffp": "FFP",
-    "recovery.f": "F-score",
-    "recovery.rmf": "RMF",
-    "recovery.accuracy": "Accuracy",
+    COLUMNS[title]: title
+    for title in ("LA_s", "INF", "DE", "TE", "FFP", "F-score", "RMF", "Accuracy")
 }
 """Of the paper's figure "The impact of epsilon", in its order."""
 _MOST_SEEDS = 100
@@ -181,46 +170,32 @@ _OF_OBJECTS = frozenset(
 )  # fmt: skip
 
 
-def paper_metrics(case: Case, state: WorkingSet, pair: Pair, seed: int) -> dict[str, float]:
+def paper_metrics(case: Case, pair: Pair, seed: int) -> dict[str, float]:
     """The metrics of the paper's table that need no roads; `pair`: as `aligned` gives it.
 
     Whoever generates trips generates no weeks: how wide trajectories are, where they begin and end
     and how they go on is then compared trip by trip, on both sides.
     """
     found = measure(pair, seed, Progress(), _OF_OBJECTS)
-    if is_nobodys(state):
-        trips = in_trips(
-            side_by_side(replace(pair, released=case.release.trajectories), state.places)
-        )
+    if case.made_up:
+        as_released = replace(pair, released=case.release.trajectories)
+        trips = in_trips(side_by_side(as_released, case.release.places))
         rng = np.random.default_rng(seed)
         found |= diameter_error(trips) | frequent_patterns(trips)
         found["te.trip"] = trip_error(trips, rng)["te.trajectory"]
     return found
 
 
-def is_nobodys(state: WorkingSet) -> bool:
-    """Whether its trajectories are made up."""
-    return state.owner is not None and state.members is None
-
-
-def aligned(case: Case, state: WorkingSet) -> Pair:
+def aligned(case: Case) -> Pair:
     """Both sides over the original places, object by object."""
     pair, objects = case.pair, len(case.original)
-    if state.part_of is not None:
-        return replace(pair, released=_repeated(pair.released, state))
-    if is_nobodys(state):
+    if case.release.part_of is not None:
+        nothing = np.zeros(objects, np.int64)
+        released = object_by_object(pair.released, case.release.part_of, nothing)
+        return replace(pair, released=released)
+    if case.made_up:
         return replace(pair, released=_dealt(pair.released, objects))
     return pair
-
-
-def _repeated(side: Trajectories, state: WorkingSet) -> Trajectories:
-    """The trajectory of each object's group; whoever is in none has an empty one."""
-    assert state.part_of is not None
-    there = state.part_of >= 0
-    rows, _ = rows_of(side.offsets, state.part_of[there].astype(np.int64))
-    lengths = np.where(there, side.lengths[state.part_of], 0) if len(side) else there * 0
-    start = np.where(there, side.start[state.part_of], 0) if len(side) else there * 0
-    return Trajectories(offsets_from(lengths), side.location[rows], side.at[rows], start)
 
 
 def _dealt(side: Trajectories, objects: int) -> Trajectories:
@@ -300,12 +275,12 @@ class PaperOptions:
 
     def study(self, trials: Trials, progress: Progress) -> Study:
         """What makes runs, or times for a number of objects; nothing is published and nothing spent."""
-        network = network_of(trials, self.roads, progress)
+        network = trials.network(self.roads, progress)
         assert network is not None
         build = some_objects(trials.build, self.objects(len(trials.build.trajectories))[-1])
         truth = Truth.of(network, build.trajectories, build.locations, Progress())
 
-        def work(piece: PaperRun | int) -> Run | StepTimes | str:
+        def work(piece: PaperRun | int, _: Progress) -> Run | StepTimes | str:
             if isinstance(piece, int):
                 return _time(trials, self, piece)
             return _measure(trials, self, piece, build, truth)
@@ -331,18 +306,17 @@ def _measure(
     try:
         request = options.request(piece)
         require_possible(request, build.trajectories)
-        tried = trials.run(request, piece.seed, build)
+        known, state, seconds = trials.run(request, piece.seed, build)
     except BadInput as error:
         return refusal(error)
-    case = Case.of(build, tried.state, tried.request.values)
-    pair = aligned(case, tried.state)
-    found = paper_metrics(case, tried.state, pair, piece.seed)
-    if not is_nobodys(tried.state):
+    case = Case.of(build, state, known.values)
+    pair = aligned(case)
+    found = paper_metrics(case, pair, piece.seed)
+    if not case.made_up:
         found |= truth.recovered(pair, Progress())
     values = {name: found[name] for name in COLUMNS.values() if name in found}
     epsilon = piece.epsilon if request.method.unit else None
-    objects = len(build.trajectories)
-    return Run(piece.row.title, epsilon, objects, piece.seed, None, tried.seconds, values)
+    return Run(piece.row.title, epsilon, len(build.trajectories), piece.seed, None, seconds, values)
 
 
 def _time(trials: Trials, options: PaperOptions, count: int) -> StepTimes:
@@ -438,22 +412,18 @@ def _cell(value: float | None) -> str:
 def draw_efficiency(times: Sequence[StepTimes], path: Path) -> None:
     """The paper's other figure: the ways to search, and local against global, by size."""
     figure, (search, steps) = figure_of(2)
-    sizes = [str(t.objects) for t in times]
     for axis, series, title, unit in (
         (search, [t.searches for t in times], "One query of the global step", "microseconds"),
         (steps, [t.steps for t in times], "Steps of GL", "seconds"),
     ):
-        names = list(series[0])
-        width = 0.8 / max(len(names), 1)
-        for number, name in enumerate(names):
-            at = [i + (number - (len(names) - 1) / 2) * width for i in range(len(sizes))]
+        width, first = 0.8 / len(series[0]), (1 - len(series[0])) / 2
+        for number, name in enumerate(series[0]):
+            at = np.arange(len(times)) + (first + number) * width
             colour = COLOURS[number % len(COLOURS)]
             values = [found[name] for found in series]
             axis.bar(at, values, width * 0.9, label=name, color=colour)
-        axis.set_xticks(range(len(sizes)), sizes)
-        axis.set_yscale("log")
+        axis.set_xticks(range(len(times)), [str(t.objects) for t in times])
         axis.set_title(title, fontsize=9, loc="left")
-        axis.set_xlabel("objects", fontsize=9)
-        axis.set_ylabel(f"{unit} (log scale)", fontsize=9)
+        axis.set(yscale="log", xlabel="objects", ylabel=f"{unit} (log scale)")
         axis.legend(frameon=False, fontsize=8)
     save_svg(figure, path)

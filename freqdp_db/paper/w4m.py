@@ -106,7 +106,39 @@ class W4mStep(Step[W4mOptions, EmptyLog, W4mLog]):
         return _moved(done.before, done.logged, done.options)[0]
 
     def check(self, done: CompletedStep[W4mOptions, EmptyLog, W4mLog]) -> dict[str, int]:
-        return _check_clusters(done.before, done.logged, done.after, done.options)
+        """Refuse a cluster of too few, two members ever too far apart, or too much left out."""
+        before, logged, after, options = done.before, done.logged, done.after, done.options
+        old, new = before.trajectories, after.trajectories
+        offsets, member, delta_m = logged.offsets, logged.member, float(options.delta)
+        most = _most_trash(options, int((old.lengths > 0).sum()))
+        if len(new) != len(old) or not np.array_equal(before.key, after.key):
+            raise VerificationFailed("the trajectories are not those of the objects")
+        if len(np.unique(member)) != len(member):
+            raise VerificationFailed("an object is in two clusters")
+        kept = np.zeros(len(old), np.bool_)
+        kept[member] = True
+        if new.lengths[~kept].any():
+            raise VerificationFailed("an object of no cluster was released")
+        trash = int((~kept & (old.lengths > 0)).sum())
+        if trash > most and len(member):
+            raise VerificationFailed(f"{trash:,} objects were left out; {most:,} may be")
+        instants = 0
+        for begin, end in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
+            if end - begin < options.k:
+                raise VerificationFailed("a cluster has fewer objects than k")
+            parts = [slice(*new.offsets[m : m + 2].tolist()) for m in member[begin:end].tolist()]
+            times = new.at[parts[0]]
+            if not all(np.array_equal(new.at[p], times) for p in parts):
+                raise VerificationFailed("members of a cluster have different times")
+            x = [after.places.x[new.location[p]] for p in parts]
+            y = [after.places.y[new.location[p]] for p in parts]
+            for a, b in combinations(range(len(parts)), 2):
+                if (np.hypot(x[a] - x[b], y[a] - y[b]) > delta_m).any():
+                    raise VerificationFailed(
+                        "two members of a cluster are further apart than delta"
+                    )
+            instants += len(times)
+        return {"clusters": len(offsets) - 1, "instants": instants, "trash": trash}
 
     def require_possible(self, options: W4mOptions, objects: int, samples: int) -> None:
         require_enough(options.k, objects)
@@ -132,7 +164,6 @@ class W4mStep(Step[W4mOptions, EmptyLog, W4mLog]):
 
 
 def _most_trash(options: W4mOptions, objects: int) -> int:
-    """So many objects may be left out."""
     return int(options.trash * objects // 100)
 
 
@@ -164,44 +195,6 @@ def _moved(state: WorkingSet, logged: W4mLog, options: W4mOptions) -> tuple[Work
     location = np.arange(len(at), dtype=np.int32)
     trajectories = Trajectories(offsets, location, at, start)
     return replace(state, trajectories=trajectories, places=Locations(x, y)), matched
-
-
-# --- What `w4m` promises, measured in its result ---
-
-
-def _check_clusters(
-    before: WorkingSet, logged: W4mLog, after: WorkingSet, options: W4mOptions
-) -> dict[str, int]:
-    """Refuse a cluster of too few, two members ever too far apart, or too much left out."""
-    old, new = before.trajectories, after.trajectories
-    offsets, member, delta_m = logged.offsets, logged.member, float(options.delta)
-    most = _most_trash(options, int((old.lengths > 0).sum()))
-    if len(new) != len(old) or not np.array_equal(before.key, after.key):
-        raise VerificationFailed("the trajectories are not those of the objects")
-    if len(np.unique(member)) != len(member):
-        raise VerificationFailed("an object is in two clusters")
-    kept = np.zeros(len(old), np.bool_)
-    kept[member] = True
-    if new.lengths[~kept].any():
-        raise VerificationFailed("an object of no cluster was released")
-    trash = int((~kept & (old.lengths > 0)).sum())
-    if trash > most and len(member):
-        raise VerificationFailed(f"{trash:,} objects were left out; {most:,} may be")
-    instants = 0
-    for begin, end in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
-        if end - begin < options.k:
-            raise VerificationFailed("a cluster has fewer objects than k")
-        parts = [slice(*new.offsets[m : m + 2].tolist()) for m in member[begin:end].tolist()]
-        times = new.at[parts[0]]
-        if not all(np.array_equal(new.at[p], times) for p in parts):
-            raise VerificationFailed("members of a cluster have different times")
-        x = [after.places.x[new.location[p]] for p in parts]
-        y = [after.places.y[new.location[p]] for p in parts]
-        for a, b in combinations(range(len(parts)), 2):
-            if (np.hypot(x[a] - x[b], y[a] - y[b]) > delta_m).any():
-                raise VerificationFailed("two members of a cluster are further apart than delta")
-        instants += len(times)
-    return {"clusters": len(offsets) - 1, "instants": instants, "trash": trash}
 
 
 def w4m_guarantee(values: Mapping[str, Any], protected: ProtectedUnit) -> Guarantee:

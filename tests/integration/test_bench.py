@@ -78,7 +78,7 @@ def test_pipeline(database_url: str) -> None:
 
 def test_growth_exponent() -> None:
     def run(size: int, seconds: float) -> PipelineRun:
-        return PipelineRun(size, size, 1.0, {}, 1.0, {}, seconds, {}, 1.0)
+        return PipelineRun(size, size, 1.0, {}, 1.0, {}, seconds, {}, 1.0, {})
 
     assert growth_exponent([run(10, 1.0), run(100, 10.0), run(1000, 100.0)]) == pytest.approx(1.0)
     assert growth_exponent([run(10, 1.0), run(100, 100.0)]) == pytest.approx(2.0)

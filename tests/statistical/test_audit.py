@@ -13,15 +13,17 @@ from test_mechanism_laws import Scaled
 
 from freqdp_db.errors import VerificationFailed
 from freqdp_db.evaluation import audit
-from freqdp_db.evaluation import audit_persons as persons
 from freqdp_db.evaluation.audit import (
     Audit,
     AuditFinding,
+    Observed,
     audit_world,
+    bound_from,
+    bound_from_hits,
+    bound_of_vectors,
+    bounds_of_releases,
     with_canary,
 )
-from freqdp_db.evaluation.audit_persons import bound_of_vectors, bounds_of_releases
-from freqdp_db.evaluation.bounds import Observed, bound_from, bound_from_hits
 from freqdp_db.methods.contract import StepContext, WorkingSet
 from freqdp_db.methods.frequency import perturbation as local_pf
 from freqdp_db.methods.frequency.counts import count_frequencies
@@ -233,7 +235,7 @@ def test_vectors_show_much_and_not_too_much(world: StepContext, epsilon: str) ->
 def test_what_is_broken_is_caught(
     world: StepContext, name: str, broken: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(persons, name, broken)
+    monkeypatch.setattr(audit, name, broken)
     assert bound_of_vectors(world, asked("2"), SeededSource(1), RUNS_OF_OBJECTS).lower > 2
 
 
@@ -250,8 +252,8 @@ def test_an_exact_count_in_a_release_is_caught(
     def leaking(trips: Trips, *more: Any) -> Draw:
         return replace(measured(trips, *more), trips=np.array([len(trips) * SCALE]))
 
-    monkeypatch.setattr(persons, "measured", leaking)
-    monkeypatch.setattr(persons, "released_size", lambda drawn, *_: int(drawn.trips[0]) // SCALE)
+    monkeypatch.setattr(audit, "measured", leaking)
+    monkeypatch.setattr(audit, "released_size", lambda drawn, *_: int(drawn.trips[0]) // SCALE)
     seen = bounds_of_releases(world, asked("1"), SeededSource(1), 60, 0.001)
     assert seen["number of trips"].lower > 1
 
@@ -266,8 +268,6 @@ def test_releases_without_noise_are_caught(
 
 def test_delta_is_no_leak() -> None:
     """An event of probability delta in one world alone is allowed."""
-    from freqdp_db.evaluation.audit import bound_from_hits
-
     assert bound_from_hits(100, 0, 100_000, 0.001).lower > 1
     assert bound_from_hits(100, 0, 100_000, 0.001, delta=0.002).lower == 0
     assert Fraction(asked("1").delta) == Fraction(1, 10**6)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from synthetic_world import PERIOD, REGION, grid_zones, small_city
 
-from freqdp_db.evaluation import audit_persons
-from freqdp_db.evaluation.audit_persons import bound_of_vectors, bounds_of_releases
+from freqdp_db.evaluation import audit
+from freqdp_db.evaluation.audit import bound_of_vectors, bounds_of_releases
 from freqdp_db.methods.contract import StepContext
 from freqdp_db.methods.counts.contributions import Contributions
 from freqdp_db.methods.counts.options import TABLES, CountsOptions
@@ -56,13 +56,13 @@ def test_forgotten_bounds_are_caught(world: StepContext, monkeypatch: pytest.Mon
     def unbounded(found: Contributions, plan: Plan) -> Contributions:
         return found
 
-    plan = audit_persons.second_round
+    plan = audit.second_round
 
     def low(design: Design, round_one: dict[str, Ints]) -> Plan:
         return plan(design, {n: np.zeros(40, int) for n in round_one})
 
-    monkeypatch.setattr(audit_persons, "bounded_by", unbounded)
-    monkeypatch.setattr(audit_persons, "second_round", low)
+    monkeypatch.setattr(audit, "bounded_by", unbounded)
+    monkeypatch.setattr(audit, "second_round", low)
     assert shown(world) > 1
 
 

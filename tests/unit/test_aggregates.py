@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from freqdp_db.evaluation.attacks.aggregates import (
+from freqdp_db.evaluation.counts import (
     Counted,
     KnownCells,
     at_least_some,

@@ -11,8 +11,8 @@ from test_exposure import by_devices
 
 from freqdp_db.errors import VerificationFailed
 from freqdp_db.evaluation.attacks.devices import decimals_of
+from freqdp_db.evaluation.evaluate import run_trial
 from freqdp_db.evaluation.pair import Case
-from freqdp_db.evaluation.trials import run_trial
 from freqdp_db.methods.contract import StepContext, WorkingSet
 from freqdp_db.methods.unlinking.clock import check_grains, clock_for, grain_for, put_in_grains
 from freqdp_db.model.arrays import Ints

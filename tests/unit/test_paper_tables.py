@@ -10,8 +10,8 @@ from freqdp_db.evaluation.pair import Case, CellBox
 from freqdp_db.methods.contract import WorkingSet
 from freqdp_db.model.arrays import offsets_from
 from freqdp_db.model.trajectories import Build, Clock, Locations, Trajectories
+from freqdp_db.paper.experiment import compare_trips, passing_squares
 from freqdp_db.paper.summary_table import COLUMNS, ROWS, aligned
-from freqdp_db.paper.synthetic_trip_metrics import compare_trips, passing_squares
 
 _PLACES = Locations(np.arange(4.0) * 1000, np.zeros(4))
 
@@ -31,7 +31,7 @@ _ORIGINAL = _trajectories([(0, 1)], [(1, 2)], [(2, 3)])
 
 def _aligned(state: WorkingSet) -> list[list[tuple[int, int]]]:
     build = Build(_ORIGINAL, _PLACES, Clock(1, 1), 3857, 3857)
-    return _lists(aligned(Case.of(build, state, {}), state).released)
+    return _lists(aligned(Case.of(build, state, {})).released)
 
 
 def test_a_group_s_trajectory_stands_beside_each_of_its_objects() -> None:

@@ -44,9 +44,9 @@ from freqdp_db.evaluation.recommendation.recommend import (
     NAMED,
     SHAPES,
     WIDTH,
-    Line,
     TimeBudget,
     draw_frontier,
+    line_through,
     objects_within,
     split,
     write_page,
@@ -295,8 +295,8 @@ def test_ladders_show_less_and_less() -> None:
 
 def test_time_is_kept() -> None:
     now = [0.0]
-    budget = TimeBudget(10.0, 2.0, {"points, all": 1.0}, clock=lambda: now[0])
-    cheap, dear, known = MethodToTry("lg"), MethodToTry("strict", weight=3.0), MethodToTry("points")
+    budget = TimeBudget(10.0, 2.0, {"points, all": 1.0, "strict, all": 6.0}, clock=lambda: now[0])
+    cheap, dear, known = MethodToTry("lg"), MethodToTry("strict"), MethodToTry("points")
     assert budget.expected([cheap, dear, known]) == 9.0
     now[0] = 4.0
     assert budget.allows(dear)
@@ -322,28 +322,23 @@ def test_paces_are_those_of_what_is_published() -> None:
 )  # fmt: skip
 def test_how_many_fit(seconds: float, most: int, objects: int) -> None:
     alike = 7 * np.arange(1, most + 1)
-    assert objects_within(seconds, alike, Line(23.0, 0.01)) == objects
+    assert objects_within(seconds, alike, np.array([23.0, 0.01])) == objects
 
 
 def test_what_fits_is_reckoned_in_samples() -> None:
     """One of a million samples takes as long as a thousand of a thousand."""
     samples = np.cumsum([1_000] * 100 + [1_000_000] * 900)
-    assert objects_within(1.0, samples, Line(0.0, 1e-5)) == 80
-    assert objects_within(400.0, samples, Line(0.0, 1e-5)) == 130
+    assert objects_within(1.0, samples, np.array([0.0, 1e-5])) == 80
+    assert objects_within(400.0, samples, np.array([0.0, 1e-5])) == 130
 
 
 def test_how_long_more_will_take() -> None:
     """What a trial takes in any case does not grow with it."""
-    line = Line.through([0.0, 100.0, 400.0], [0.0, 5.0, 6.5])
-    assert line.seconds(400) == pytest.approx(6.5) and line.seconds(1_000) == pytest.approx(11.375)
+    line = line_through([0.0, 100.0, 400.0], [0.0, 5.0, 6.5])
+    assert line @ [1, 400] == pytest.approx(6.5) and line @ [1, 1_000] == pytest.approx(11.375)
     # of one trial alone, all of it may grow; and if the larger one was the quicker one, half of it
-    assert Line.through([0.0, 100.0], [0.0, 5.0]).seconds(200) == pytest.approx(10.0)
-    assert Line.through([0.0, 100.0, 400.0], [0.0, 9.0, 8.0]).seconds(800) == pytest.approx(12.0)
-
-
-def test_trials_one_after_the_other_take_as_long_as_all() -> None:
-    both = Line.of_all([Line(1.0, 0.5), Line(2.0, 0.25).times(2.0)])
-    assert (both.fixed, both.of_sample, both.seconds(10)) == (5.0, 1.0, 15.0)
+    assert line_through([0.0, 100.0], [0.0, 5.0]) @ [1, 200] == pytest.approx(10.0)
+    assert line_through([0.0, 100.0, 400.0], [0.0, 9.0, 8.0]) @ [1, 800] == pytest.approx(12.0)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
 
 import numpy as np
 from numba import njit
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 
 from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.evaluation.pair import WIDEST_M, Case, ReleaseSeen
-from freqdp_db.model.arrays import Flags, Ids, Ints, new_rows, offsets_of, rows_of
+from freqdp_db.model.arrays import Flags, Ids, Ints, new_rows, offsets_of, owners, rows_of
 from freqdp_db.model.kernels import stable_order
 
 NEAR_M = 200.0
@@ -63,7 +62,6 @@ class AttackScore:
         return max(float(right.mean()), float(np.average(right, weights=weights)))
 
     def named(self, name: str) -> dict[str, float]:
-        """The metrics of one attack."""
         there = self.found[~np.isnan(self.found)]
         return {
             name: float(there.mean()) if len(there) else 0.0,
@@ -132,160 +130,86 @@ class Claims:
 
 
 @njit(nogil=True, cache=True)
-def _near_some(qx, qy, qt, x, y, t):  # type: ignore[no-untyped-def]
-    """Which of some positions have another one within 200 m and 5 min; both in order of time."""
-    found = np.zeros(len(qx), np.bool_)
-    blocks = (len(x) + _BLOCK - 1) // _BLOCK
-    west, south = np.empty(blocks), np.empty(blocks)
-    east, north = np.empty(blocks), np.empty(blocks)
+def _surest(boxes, begin, end, others, their_begin, their_end, worth, reach, apart_us, longest_us):  # type: ignore[no-untyped-def]
+    """Of each box and interval, the largest worth of the others that are near it; -inf: none is.
+
+    Both in order of their beginnings. Boxes are x_min, y_min, x_max, y_max.
+    """
+    found = np.full(len(boxes), -np.inf)
+    blocks = (len(others) + _BLOCK - 1) // _BLOCK
+    around, top = np.empty((blocks, 4)), np.empty(blocks)
     for b in range(blocks):
         part = slice(b * _BLOCK, (b + 1) * _BLOCK)
-        west[b], east[b] = x[part].min(), x[part].max()
-        south[b], north[b] = y[part].min(), y[part].max()
-    first = last = hint = 0
-    for i in range(len(qx)):
-        while first < len(t) and t[first] < qt[i] - NEAR_US:
-            first += 1
-        last = max(last, first)
-        while last < len(t) and t[last] <= qt[i] + NEAR_US:
-            last += 1
-        # what the one before was near to comes first: they follow one way
-        hint = min(max(hint, first), last)
-        for begin, end in ((hint, last), (first, hint)):
-            k = begin
-            while k < end:
-                b = k // _BLOCK
-                dx = max(west[b] - qx[i], qx[i] - east[b], 0.0)
-                dy = max(south[b] - qy[i], qy[i] - north[b], 0.0)
-                stop = min((b + 1) * _BLOCK, end)
-                if dx * dx + dy * dy > NEAR_M * NEAR_M:
-                    k = stop
-                    continue
-                while k < stop:
-                    dx, dy = x[k] - qx[i], y[k] - qy[i]
-                    if dx * dx + dy * dy <= NEAR_M * NEAR_M:
-                        break
-                    k += 1
-                if k < stop:
-                    found[i] = True
-                    hint = k
-                    break
-            if found[i]:
-                break
-    return found
-
-
-@njit(nogil=True, cache=True)
-def _is_inside(ux, uy, ut, p, at, boxes, until):  # type: ignore[no-untyped-def]
-    """Whether somebody was in area p in its interval."""
-    return (
-        at[p] <= ut <= until[p]
-        and boxes[p, 0] <= ux <= boxes[p, 2]
-        and boxes[p, 1] <= uy <= boxes[p, 3]
-    )
-
-
-@njit(nogil=True, cache=True)
-def _inside_some(ux, uy, ut, claim, at, boxes, until):  # type: ignore[no-untyped-def]
-    """Which of an object's samples lie in a claimed area and interval."""
-    found = np.zeros(len(ux), np.bool_)
+        around[b, 0], around[b, 1] = others[part, 0].min(), others[part, 1].min()
+        around[b, 2], around[b, 3] = others[part, 2].max(), others[part, 3].max()
+        top[b] = worth[part].max()
     low = 0
-    for i in range(len(ux)):
-        while low < len(claim) and at[claim[low]] < ut[i] - _LONGEST_US:
+    for i in range(len(boxes)):
+        while low < len(others) and their_begin[low] < begin[i] - apart_us - longest_us:
             low += 1
         k = low
-        while k < len(claim) and at[claim[k]] <= ut[i]:
-            if _is_inside(ux[i], uy[i], ut[i], claim[k], at, boxes, until):
-                found[i] = True
-                break
-            k += 1
+        while k < len(others) and their_begin[k] <= end[i] + apart_us:
+            b = k // _BLOCK
+            stop = min((b + 1) * _BLOCK, len(others))
+            if top[b] <= found[i] or not _is_near(boxes[i], around[b], reach):
+                k = stop
+            while k < stop and their_begin[k] <= end[i] + apart_us:
+                more = worth[k] > found[i] and their_end[k] >= begin[i] - apart_us
+                if more and _is_near(boxes[i], others[k], reach):
+                    found[i] = worth[k]
+                k += 1
     return found
 
 
 @njit(nogil=True, cache=True)
-def _hold_some(ux, uy, ut, claim, at, boxes, until):  # type: ignore[no-untyped-def]
-    """Which of the claimed areas and intervals hold a sample of the object."""
-    found = np.zeros(len(claim), np.bool_)
-    low = 0
-    for k in range(len(claim)):
-        p = claim[k]
-        while low < len(ut) and ut[low] < at[p]:
-            low += 1
-        i = low
-        while i < len(ut) and ut[i] <= until[p]:
-            if _is_inside(ux[i], uy[i], ut[i], p, at, boxes, until):
-                found[k] = True
-                break
-            i += 1
-    return found
+def _is_near(one, other, reach):  # type: ignore[no-untyped-def]
+    dx = max(one[0] - other[2], other[0] - one[2], 0.0)
+    dy = max(one[1] - other[3], other[1] - one[3], 0.0)
+    return dx * dx + dy * dy <= reach * reach
 
 
 @njit(nogil=True, cache=True)
-def _right_ones(ux, uy, ut, claim, x, y, at, boxes, until):  # type: ignore[no-untyped-def]
-    """Which of the claimed positions, in order of time, tell where the object was."""
-    if len(boxes):
-        return _hold_some(ux, uy, ut, claim, at, boxes, until)
-    return _near_some(x[claim], y[claim], at[claim], ux, uy, ut)
-
-
-@njit(nogil=True, cache=True)
-def _judge(first, last, offsets, ux, uy, ut, claims, claim, x, y, at, boxes, until):  # type: ignore[no-untyped-def]
-    """Whether each claim of some objects is right."""
-    right = np.empty(claims[last] - claims[first], np.bool_)
-    for u in range(first, last):
-        own = slice(offsets[u], offsets[u + 1])
-        mine = claim[claims[u] : claims[u + 1]]
-        order = stable_order(at[mine])
-        told = _right_ones(ux[own], uy[own], ut[own], mine[order], x, y, at, boxes, until)
-        right[claims[u] - claims[first] + order] = told
-    return (right,)
-
-
-@njit(nogil=True, cache=True)
-def _score(  # type: ignore[no-untyped-def]
-    first, last, offsets, ux, uy, ut, claims, claim, x, y, at, boxes, until, worth, levels, known,
-    asked,
+def _judge(  # type: ignore[no-untyped-def]
+    first, last, offsets, samples, at, claims, claim, worth, boxes, begin, end, reach, apart_us,
+    longest_us,
 ):  # fmt: skip
-    """Of the part of each object's claim that is worth each level: shares found and right, and its size.
-
-    Levels fall.
-    """
-    found = np.full((last - first, len(levels)), np.nan)
-    right = np.full((last - first, len(levels)), np.nan)
-    claimed = np.zeros((last - first, len(levels)), np.int64)
+    told = np.empty(offsets[last] - offsets[first])
+    right = np.zeros(claims[last] - claims[first], np.bool_)
     for u in range(first, last):
-        if not asked[u]:
-            continue
         own = slice(offsets[u], offsets[u + 1])
-        left = ~known[own]
-        mine = slice(claims[u], claims[u + 1])
-        order = stable_order(at[claim[mine]])
-        in_time, value = claim[mine][order], worth[mine][order]
-        size = -1
-        for n in range(len(levels)):
-            part = in_time[value >= levels[n]]
-            claimed[u - first, n] = len(part)
-            if len(part) == size:
-                found[u - first, n] = found[u - first, n - 1]
-                right[u - first, n] = right[u - first, n - 1]
-                continue
-            size = len(part)
-            if len(boxes):
-                there = _inside_some(ux[own], uy[own], ut[own], part, at, boxes, until)
-            else:
-                there = _near_some(ux[own], uy[own], ut[own], x[part], y[part], at[part])
-            if left.any():
-                found[u - first, n] = (there & left).sum() / left.sum()
-            if size:
-                told = _right_ones(ux[own], uy[own], ut[own], part, x, y, at, boxes, until)
-                right[u - first, n] = told.sum() / size
-    return found, right, claimed
+        rows = claims[u] + stable_order(begin[claim[claims[u] : claims[u + 1]]])
+        mine = claim[rows]
+        hits = _surest(
+            boxes[mine], begin[mine], end[mine], samples[own], at[own], at[own],
+            np.zeros(own.stop - own.start), reach, apart_us, 0,
+        )  # fmt: skip
+        rows = rows[hits == 0.0]
+        right[rows - claims[first]] = True
+        mine = claim[rows]
+        told[own.start - offsets[first] : own.stop - offsets[first]] = _surest(
+            samples[own], at[own], at[own], boxes[mine], begin[mine], end[mine], worth[rows],
+            reach, apart_us, longest_us,
+        )  # fmt: skip
+    return told, right
 
 
-def right_ones(case: Case, claims: Claims) -> Flags:
-    """Whether each claimed sample tells where its object was."""
-    (right,) = joined(map_ranges(_judge, claims.offsets, *_judged_by(case, claims)))
-    return right
+def judge(case: Case, claims: Claims) -> tuple[Shares, Flags]:
+    """Of each original sample, the worth of the surest claim that tells it (-inf: none does).
+
+    And of each claim, whether it tells any sample of its object.
+    """
+    release, side = case.release, case.original
+    boxes, begin = np.column_stack([release.x, release.y] * 2), release.true_at
+    end, within = begin, (NEAR_M, NEAR_US, 0)
+    if release.areas is not None:
+        (boxes, end), within = boxes_of(release), (0.0, 0, _LONGEST_US)
+    told, right = joined(
+        map_ranges(
+            _judge, claims.offsets, side.offsets, np.column_stack(case.judged * 2), side.at,
+            claims.offsets, claims.sample, claims.worth, boxes, begin, end, *within,
+        )
+    )  # fmt: skip
+    return told, right
 
 
 def score_claims(
@@ -300,23 +224,22 @@ def score_claims(
     known: original samples that the attacker had before; they do not count as found. asked: of these
     objects alone.
     """
-    known = np.zeros(case.original.samples, np.bool_) if known is None else known
-    everybody = np.ones(len(case), np.bool_) if asked is None else asked
-    parts = map_ranges(
-        _score, case.original.offsets, *_judged_by(case, claims), claims.worth, np.array(levels),
-        known, everybody,
-    )  # fmt: skip
-    columns = (column[everybody].T for column in joined(parts))
-    return [AttackScore(*score) for score in zip(*columns, strict=True)]
+    told, right = judge(case, claims)
+    left = np.ones(len(told), np.bool_) if known is None else ~known
+    owner, claimant = case.original.owner, owners(claims.offsets)
 
+    def count(of: Ids) -> Ints:
+        counts = np.bincount(of, minlength=len(case))
+        return counts if asked is None else counts[asked]
 
-def _judged_by(case: Case, claims: Claims) -> tuple[NDArray[Any], ...]:
-    """What kernels that judge claims read: true samples, claims, released samples."""
-    release, side = case.release, case.original
-    return (
-        side.offsets, case.judged_x, case.judged_y, side.at, claims.offsets, claims.sample,
-        release.x, release.y, release.true_at, *boxes_of(release),
-    )  # fmt: skip
+    scores = []
+    for level in levels:
+        enough = claims.worth >= level
+        claimed = count(claimant[enough])
+        with np.errstate(invalid="ignore"):
+            found = count(owner[left & (told >= level)]) / count(owner[left])
+            scores.append(AttackScore(found, count(claimant[enough & right]) / claimed, claimed))
+    return scores
 
 
 def score_picks(case: Case, pick: Ints, known: Flags | None = None) -> AttackScore:

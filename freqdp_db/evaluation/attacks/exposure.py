@@ -79,18 +79,14 @@ def _by_cosine(case: Case, kind: str, rng: np.random.Generator) -> Shares:
 
 def _by_samples(case: Case, index: SightingIndex, rng: np.random.Generator) -> Shares:
     """Of an object's samples, those that its best trajectory has: exactly, then nearby."""
-    known = _spread(case, _MOST_KNOWN)
-    sighted = index.find(case, known, rng)
-    share: Shares = sighted.score / np.maximum(np.diff(known.offsets), 1)
-    return share
-
-
-def _spread(case: Case, most: int) -> KnownSamples:
-    """Every object's samples, thinned evenly where there are too many."""
     side = case.original
-    every = np.maximum(-(-side.lengths // most), 1)
+    # all of them, thinned evenly where there are too many
+    every = np.maximum(-(-side.lengths // _MOST_KNOWN), 1)
     position = np.flatnonzero(within(side.offsets) % every[side.owner] == 0)
-    return KnownSamples(np.searchsorted(position, side.offsets).astype(np.int64), position)
+    offsets = np.searchsorted(position, side.offsets).astype(np.int64)
+    sighted = index.find(case, KnownSamples(offsets, position), rng)
+    share: Shares = sighted.score / np.maximum(np.diff(offsets), 1)
+    return share
 
 
 # --- Insertions: how well inserted samples can be told from true ones, by what the release shows ---
@@ -118,7 +114,7 @@ def visible_features(case: Case, rows: Ints) -> Features:
     side, x, y, at = release.trajectories, release.x, release.y, release.trajectories.at
     trajectory = release.trajectory[rows]
     before = np.where(rows == side.offsets[:-1][trajectory], rows, rows - 1)
-    after = np.where(release.ends[rows], rows, rows + 1)
+    after = np.where(release.trajectories.ends[rows], rows, rows + 1)
     gap_in, gap_out = (at[rows] - at[before]) / 1e6, (at[after] - at[rows]) / 1e6
     way_in = np.hypot(x[rows] - x[before], y[rows] - y[before])
     way_out = np.hypot(x[after] - x[rows], y[after] - y[rows])
@@ -126,33 +122,23 @@ def visible_features(case: Case, rows: Ints) -> Features:
     chord = np.hypot(dx, dy)
     cross = dx * (y[rows] - y[before]) - dy * (x[rows] - x[before])
     often = np.bincount(side.location, minlength=len(release.places))[side.location[rows]]
-    return np.column_stack(
-        [
-            gap_in,
-            gap_out,
-            gap_in / np.maximum(gap_in + gap_out, 1.0),
-            way_in / np.maximum(way_in + way_out, 1.0),
-            way_in / np.maximum(gap_in, 1.0),
-            way_out / np.maximum(gap_out, 1.0),
-            way_in + way_out - chord,
-            np.abs(cross) / np.maximum(chord, 1.0),
-            way_in,
-            way_out,
-            often,
-            _visits(case, rows),
-            at[rows] // 1_000_000 % 60,
-        ]
-    ).astype(np.float32)
+    columns = [
+        gap_in, gap_out, gap_in / np.maximum(gap_in + gap_out, 1.0),
+        way_in / np.maximum(way_in + way_out, 1.0), way_in / np.maximum(gap_in, 1.0),
+        way_out / np.maximum(gap_out, 1.0), way_in + way_out - chord,
+        np.abs(cross) / np.maximum(chord, 1.0), way_in, way_out, often, _visits(case, rows),
+        at[rows] // 1_000_000 % 60,
+    ]  # fmt: skip
+    return np.column_stack(columns).astype(np.float32)
 
 
 def _visits(case: Case, rows: Ints) -> Ids:
     """How often the trajectory of each of these samples is at its place."""
-    release = case.release
-    counted = count_frequencies(release.trajectories, len(release.places))
-    owner = owners(counted.offsets).astype(np.int64)
-    codes = owner * len(release.places) + counted.location
-    wanted = release.trajectory[rows].astype(np.int64) * len(release.places)
-    return counted.pf[np.searchsorted(codes, wanted + release.trajectories.location[rows])]
+    release, places = case.release, np.int64(len(case.release.places))
+    counted = count_frequencies(release.trajectories, int(places))
+    codes = owners(counted.offsets) * places + counted.location
+    wanted = release.trajectory[rows] * places + release.trajectories.location[rows]
+    return counted.pf[np.searchsorted(codes, wanted)]
 
 
 def edits_exposure(case: Case, rng: np.random.Generator) -> dict[str, float]:
@@ -228,11 +214,10 @@ def _joined(case: Case, rng: np.random.Generator) -> dict[str, float]:
     return found | device_exposures(case, joints.runs, _MARKED, *seen[_MARKED])
 
 
+Attack = Callable[[Case, np.random.Generator], dict[str, float]]
 # Of each piece of work, the longest first: attacks from cheap to dear, the stream of random numbers of
 # each, and how many attackers it is.
-_ATTACKS: dict[
-    str, list[tuple[Callable[[Case, np.random.Generator], dict[str, float]], int, int]]
-] = {
+_ATTACKS: dict[str, list[tuple[Attack, int, int]]] = {
     "traces": [
         (_sighted, 2, len(KNOWN_SAMPLES)),
         (_near, 3, len(NEAR_KNOWN)),

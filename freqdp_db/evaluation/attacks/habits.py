@@ -261,18 +261,6 @@ def _compare(  # type: ignore[no-untyped-def]
     return unit[:n].copy(), person[:n].copy(), told[:n].copy()
 
 
-@njit(nogil=True, cache=True)
-def _gain_of(first, last, person, cell, offsets, location, gain):  # type: ignore[no-untyped-def]
-    """What a use of a cell says for a person; 0: it is not known there."""
-    found = np.zeros(last - first, np.float32)
-    for i in range(first, last):
-        begin, end = offsets[person[i]], offsets[person[i] + 1]
-        k = begin + np.searchsorted(location[begin:end], cell[i])
-        if k < end and location[k] == cell[i]:
-            found[i - first] = gain[k]
-    return (found,)
-
-
 @dataclass(frozen=True)
 class Matches:
     """Units and persons who may have made them, in order of persons and time."""
@@ -344,12 +332,12 @@ def _own_of(case: Case, units: Units, unit: Ints, who: Ints) -> Ints:
 
 
 def _end_gain(habits: Habits, person: Ints, cell: Ints) -> Floats:
-    used = habits.used
-    work = np.arange(len(person) + 1)
-    (found,) = joined(
-        map_ranges(_gain_of, work, person, cell, used.offsets, used.location, habits.gain)
-    )
-    return found
+    """What a use of a cell says for a person; 0: it is not known there."""
+    cells = len(habits.cell_offsets) - 1
+    uses = owners(habits.used.offsets).astype(np.int64) * cells + habits.used.location
+    asked = person * cells + cell
+    at = np.minimum(np.searchsorted(uses, asked), len(uses) - 1)
+    return np.where(uses[at] == asked, habits.gain[at], np.float32(0))
 
 
 def _recorded(habits: Habits, person: Ints, day: Ints, reach: int) -> Ints:

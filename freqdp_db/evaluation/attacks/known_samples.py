@@ -214,23 +214,17 @@ class SightingIndex:
         return key[order], order, np.array([*low, *size, folded], np.int64)
 
     def find(self, case: Case, known: KnownSamples, rng: np.random.Generator) -> Sighted:
-        """Look for the known samples of every object."""
         release = self.release
         x, y = release.shown(case.x[known.position], case.y[known.position])
         at = release.coarse(case.original.at[known.position])
         kept = case.kept[known.position]
         side, chance = release.trajectories, rng.random(len(case))
-        if release.areas is None:
-            keys, order, frame = self._grid
-            parts = map_ranges(
-                _sight, known.offsets, known.offsets, x, y, at, kept, keys, order, frame, release.x,
-                release.y, side.at, release.kept, release.trajectory, len(side), chance,
-            )  # fmt: skip
-        else:
-            parts = map_ranges(
-                _contain, known.offsets, known.offsets, x, y, at, side.offsets, side.at,
-                boxes_of(release)[0], release.areas.until, chance,
-            )  # fmt: skip
+        until = side.at if release.areas is None else release.areas.until
+        parts = map_ranges(
+            _sight, known.offsets, known.offsets, x, y, at, kept, *self._grid, release.x, release.y,
+            side.at, release.kept, release.trajectory, side.offsets, boxes_of(release)[0], until,
+            chance,
+        )  # fmt: skip
         return Sighted(*joined(parts))
 
 
@@ -294,10 +288,26 @@ def _best(touched, n, points, chance):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
+def _containing(x, y, at, begins, rat, boxes, until, out):  # type: ignore[no-untyped-def]
+    """Of each trajectory the sample whose area and interval contain a place and time; their number."""
+    n = 0
+    for t in range(len(begins) - 1):
+        p = begins[t] + np.searchsorted(rat[begins[t] : begins[t + 1]], at, side="right") - 1
+        while p >= begins[t] and until[p] >= at:
+            if boxes[p, 0] <= x <= boxes[p, 2] and boxes[p, 1] <= y <= boxes[p, 3]:
+                out[n] = p
+                n += 1
+                break
+            p -= 1
+    return n
+
+
+@njit(nogil=True, cache=True)
 def _sight(  # type: ignore[no-untyped-def]
-    first, last, offsets, x, y, at, kept, keys, order, frame, rx, ry, rat, values, carrier, carriers,
-    chance,
+    first, last, offsets, x, y, at, kept, keys, order, frame, rx, ry, rat, values, carrier, begins,
+    boxes, until, chance,
 ):  # fmt: skip
+    carriers, areas = len(begins) - 1, len(boxes) > 0
     begin = offsets[first]
     pick, score = np.empty(last - first, np.int64), np.empty(last - first, np.int64)
     where = np.full(offsets[last] - begin, -1, np.int64)
@@ -305,76 +315,45 @@ def _sight(  # type: ignore[no-untyped-def]
     seen = np.full(carriers, -1, np.int64)
     exactly = np.full(carriers, -1, np.int64)
     touched = np.empty(carriers, np.int64)
-    near = np.empty(64, np.int64)
+    near, count = np.empty(max(carriers if areas else 0, 64), np.int64), 0
     for u in range(first, last):
         n = 0
-        for i in range(offsets[u], offsets[u + 1]):
-            near, count = _near(
-                x[i], y[i], at[i], kept[i], keys, order, frame, rx, ry, rat, values, near
-            )
-            for k in range(count):
-                t = carrier[near[k]]
-                if seen[t] != i:
-                    if points[t] == 0:
-                        touched[n] = t
-                        n += 1
-                    seen[t] = i
-                    points[t] += 1
-                if exactly[t] != i and _is_exact(x[i], y[i], at[i], near[k], rx, ry, rat):
-                    exactly[t] = i
-                    points[t] += _EXACT
-        pick[u - first], score[u - first] = _best(touched, n, points, chance[u])
-        for k in range(n):
-            points[touched[k]] = 0
-        for i in range(offsets[u], offsets[u + 1]):
-            near, count = _near(
-                x[i], y[i], at[i], kept[i], keys, order, frame, rx, ry, rat, values, near
-            )
-            rank = 0
-            for k in range(count):
-                p = near[k]
-                mine = carrier[p] == pick[u - first]
-                exact = _is_exact(x[i], y[i], at[i], p, rx, ry, rat)
-                # exact and in the picked one, exact, or at least near in the picked one
-                value = 3 if exact and mine else 2 if exact else 1 if mine else 0
-                if value > rank:
-                    rank, where[i - begin] = value, p
-    return pick, where, score
-
-
-@njit(nogil=True, cache=True)
-def _contain(  # type: ignore[no-untyped-def]
-    first, last, offsets, x, y, at, begins, rat, boxes, until, chance
-):
-    begin = offsets[first]
-    pick, score = np.empty(last - first, np.int64), np.empty(last - first, np.int64)
-    where = np.full(offsets[last] - begin, -1, np.int64)
-    carriers = len(begins) - 1
-    points = np.zeros(carriers, np.int64)
-    touched = np.arange(carriers)
-    for u in range(first, last):
-        for t in range(carriers):
-            points[t] = 0
+        # first the trajectory that fits best, then what it has of each known sample
+        for found in (False, True):
             for i in range(offsets[u], offsets[u + 1]):
-                if _container(t, x[i], y[i], at[i], begins, rat, boxes, until) >= 0:
-                    points[t] += 1
-        best, score[u - first] = _best(touched, carriers, points, chance[u])
-        pick[u - first] = best
-        if best >= 0:
-            for i in range(offsets[u], offsets[u + 1]):
-                where[i - begin] = _container(best, x[i], y[i], at[i], begins, rat, boxes, until)
+                if areas:
+                    count = _containing(x[i], y[i], at[i], begins, rat, boxes, until, near)
+                else:
+                    near, count = _near(
+                        x[i], y[i], at[i], kept[i], keys, order, frame, rx, ry, rat, values, near
+                    )
+                rank = 0
+                for p in near[:count]:
+                    t = carrier[p]
+                    exact = not areas and _is_exact(x[i], y[i], at[i], p, rx, ry, rat)
+                    if found:
+                        # exact and in the picked one, exact, or at least near in the picked one
+                        mine = t == pick[u - first]
+                        value = 3 if exact and mine else 2 if exact else 1 if mine else 0
+                        if value > rank:
+                            rank, where[i - begin] = value, p
+                        continue
+                    if seen[t] != i:
+                        if points[t] == 0:
+                            touched[n] = t
+                            n += 1
+                        seen[t] = i
+                        points[t] += 1
+                    if exact and exactly[t] != i:
+                        exactly[t] = i
+                        points[t] += _EXACT
+            if not found:
+                if areas:
+                    touched[:n] = np.sort(touched[:n])
+                pick[u - first], score[u - first] = _best(touched, n, points, chance[u])
+                for t in touched[:n]:
+                    points[t] = 0
     return pick, where, score
-
-
-@njit(nogil=True, cache=True)
-def _container(t, x, y, at, begins, rat, boxes, until):  # type: ignore[no-untyped-def]
-    """The sample of trajectory t whose area and interval contain this one, or -1."""
-    p = begins[t] + np.searchsorted(rat[begins[t] : begins[t + 1]], at, side="right") - 1
-    while p >= begins[t] and until[p] >= at:
-        if boxes[p, 0] <= x <= boxes[p, 2] and boxes[p, 1] <= y <= boxes[p, 3]:
-            return p
-        p -= 1
-    return -1
 
 
 def draw_known(

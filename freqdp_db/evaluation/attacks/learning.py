@@ -123,6 +123,5 @@ def _at_most(number: int, threads: Any) -> Iterator[None]:
 
 
 def chances(log_odds: NDArray[np.floating]) -> Features:
-    """Probabilities of log odds."""
     likely: Features = (1.0 / (1.0 + np.exp(-log_odds))).astype(np.float32)
     return likely

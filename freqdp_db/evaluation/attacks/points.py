@@ -27,7 +27,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from freqdp_db.engines.ranges import joined, map_each
-from freqdp_db.evaluation.attacks.claims import Claims, right_ones
+from freqdp_db.evaluation.attacks.claims import Claims, judge
 from freqdp_db.evaluation.attacks.known_samples import (
     SightingIndex,
     draw_known,
@@ -106,7 +106,6 @@ def is_of_points(release: ReleaseSeen) -> bool:
 
 
 def find_marks(release: ReleaseSeen) -> Marks:
-    """The marks of a release."""
     tick_us = max(release.clock_us or 0, release.time_step_us or 0, _LEAST_TICK_US)
     tick = release.trajectories.at // tick_us
     column, row = (np.floor(v / _CELL_M).astype(np.int64) for v in (release.x, release.y))
@@ -121,18 +120,11 @@ def find_marks(release: ReleaseSeen) -> Marks:
     of_sample = np.empty(len(order), np.int64)
     of_sample[order] = np.cumsum(fresh) - 1
     head = order[first]
+    frame = np.array([*low, columns, rows], np.int64)
     return Marks(
-        key[head],
-        np.array([*low, columns, rows], np.int64),
-        release.x[head],
-        release.y[head],
-        tick[head],
-        release.kept[head],
-        np.append(first, len(order)),
-        order,
-        of_sample,
-        tick_us,
-    )
+        key[head], frame, release.x[head], release.y[head], tick[head], release.kept[head],
+        np.append(first, len(order)), order, of_sample, tick_us,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -277,38 +269,14 @@ def look_around(marks: Marks, walkers: Walkers, ticks: int) -> tuple[Ints, Float
     return found, told
 
 
-@dataclass(frozen=True)
-class Ways:
-    """The marks that each object really went through, in order of time."""
-
-    offsets: Ints
-    mark: Ints
-
-    @classmethod
-    def of(cls, case: Case, marks: Marks) -> Ways:
-        release = case.release
-        rows = np.flatnonzero(release.owners >= 0)
-        order = rows[np.lexsort((release.true_at[rows], release.owners[rows]))]
-        owner, mark = release.owners[order], marks.of_sample[order]
-        fresh = new_rows(owner, mark)
-        return cls(offsets_of(owner[fresh], len(case)), mark[fresh])
-
-    def steps(
-        self, marks: Marks, learn: Flags, rng: np.random.Generator
-    ) -> tuple[Walkers, Ints] | None:
-        """Steps of some objects, both ways, some of them without a velocity; and where they led."""
-        owner = np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
-        inner = np.flatnonzero(learn[owner][1:-1] & (owner[2:] == owner[:-2])) + 1
-        if not len(inner):
-            return None
-        inner = rng.permutation(inner)[:_MOST_TO_LEARN]
-        way = rng.choice((-1, 1), len(inner))
-        mark = self.mark[inner]
-        before, after = self.mark[inner - way], self.mark[inner + way]
-        walkers = _velocities(marks, before, mark, way)
-        unknown = rng.random(len(inner)) < 1 / 10
-        vx, vy = (np.where(unknown, np.nan, v) for v in (walkers.vx, walkers.vy))
-        return Walkers(mark, vx, vy, way), after
+def find_ways(case: Case, marks: Marks) -> tuple[Ints, Ints]:
+    """Objects, and the marks that each really went through, in order of time."""
+    release = case.release
+    rows = np.flatnonzero(release.owners >= 0)
+    order = rows[np.lexsort((release.true_at[rows], release.owners[rows]))]
+    owner, mark = release.owners[order], marks.of_sample[order]
+    fresh = new_rows(owner, mark)
+    return owner[fresh].astype(np.int64), mark[fresh]
 
 
 def _velocities(marks: Marks, before: Ints, mark: Ints, way: Ints) -> Walkers:
@@ -331,16 +299,24 @@ class Guide:
     score: Scorer
 
 
-def learn_ways(marks: Marks, ways: Ways, learn: Flags, rng: np.random.Generator) -> Guide | None:
-    """From the ways of some objects; None: they have none."""
-    steps = ways.steps(marks, learn, rng)
-    if steps is None:
+def learn_ways(
+    marks: Marks, ways: tuple[Ints, Ints], learn: Flags, rng: np.random.Generator
+) -> Guide | None:
+    """From steps of some objects, both ways, some of them without a velocity; None: they have none."""
+    owner, on_way = ways
+    inner = np.flatnonzero(learn[owner][1:-1] & (owner[2:] == owner[:-2])) + 1
+    if not len(inner):
         return None
-    walkers, after = steps
-    gaps = walkers.way * (marks.tick[after] - marks.tick[walkers.mark])
+    inner = rng.permutation(inner)[:_MOST_TO_LEARN]
+    way = rng.choice((-1, 1), len(inner))
+    before, mark, after = on_way[inner - way], on_way[inner], on_way[inner + way]
+    walkers = _velocities(marks, before, mark, way)
+    unknown = rng.random(len(inner)) < 1 / 10
+    vx, vy = (np.where(unknown, np.nan, v) for v in (walkers.vx, walkers.vy))
+    gaps = way * (marks.tick[after] - marks.tick[mark])
     usual = np.percentile(gaps[gaps > 0], 90) if (gaps > 0).any() else 1
     ticks = int(np.clip(usual, _FEWEST_TICKS, _MOST_TICKS))
-    found, told = look_around(marks, walkers, ticks)
+    found, told = look_around(marks, Walkers(mark, vx, vy, way), ticks)
     there = found >= 0
     right = (found == after[:, None])[there]
     if len(np.unique(right)) < 2:
@@ -465,7 +441,7 @@ def learn_stays(
         len(case), stays.who[rows], mark, np.ones(len(rows)), marks.offsets, marks.sample
     )
     size = np.diff(marks.offsets)[mark]
-    right = np.add.reduceat(right_ones(case, claims), np.cumsum(size) - size, dtype=np.int64)
+    right = np.add.reduceat(judge(case, claims)[1], np.cumsum(size) - size, dtype=np.int64)
     return chances(trees(stays.features[rows], 2 * right > size, **_TREES)(stays.features))
 
 
@@ -485,7 +461,7 @@ def tracked_exposures(case: Case, rng: np.random.Generator) -> dict[str, float]:
         known[f"exposure.tracked.{count}"] = samples.flags(case.original.samples)
     objects = rng.permutation(np.flatnonzero(case.original.lengths > 0))[:_MOST_OBJECTS]
     attacked = np.isin(np.arange(len(case)), objects)
-    ways = Ways.of(case, marks)
+    ways = find_ways(case, marks)
     stays = [find_stays(marks, who[attacked[who]], mark[attacked[who]]) for who, mark in seen]
 
     def claims_by(learn: Flags, attack: Flags) -> dict[str, Claims]:

@@ -28,7 +28,6 @@ class Truth:
     def of(
         cls, network: Network, original: Trajectories, locations: Locations, progress: Progress
     ) -> Truth:
-        """Put the objects on the roads."""
         with progress.stage("roads near places", len(locations), "places") as stage:
             candidates = find_candidates(network, locations)
             stage.advance(len(locations))

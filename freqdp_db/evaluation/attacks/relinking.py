@@ -83,7 +83,7 @@ class Runs:
 
 def find_runs(release: ReleaseSeen) -> Runs:
     """A run ends with its trajectory, and where identities may have been dealt anew."""
-    last = release.ends.copy()
+    last = release.trajectories.ends.copy()
     if release.groups is not None:
         last[release.groups.stop] = True
     ends = np.flatnonzero(last) + 1
@@ -119,16 +119,18 @@ class Pairs:
 def find_pairs(release: ReleaseSeen, runs: Runs, traits: Floats) -> Pairs:
     """All candidates: those of swaps, and those of cuts."""
     parts = []
-    cut_ends = release.ends[runs.last]
+    cut_ends = release.trajectories.ends[runs.last]
     if release.groups is not None:
         offsets, stop = release.groups.offsets, release.groups.stop
         run = runs.of[stop]
         parts.append(
-            joined(map_ranges(_pairs_of_groups, offsets, offsets, run, release.ends[stop]))
+            joined(
+                map_ranges(_pairs_of_groups, offsets, offsets, run, release.trajectories.ends[stop])
+            )
         )
         # who meets somebody whose piece ends may be the one who ends
         group = release.groups.of_members()
-        ended = np.bincount(group, release.ends[stop], len(release.groups)) > 0
+        ended = np.bincount(group, release.trajectories.ends[stop], len(release.groups)) > 0
         cut_ends = cut_ends.copy()
         cut_ends[run[ended[group]]] = True
     if release.pieces:
@@ -590,7 +592,7 @@ def relinked_exposures(
 def _tally(joints: Joints, links: Links, asked: Flags) -> NDArray[np.int64]:
     """Of swaps and of cuts: where an object goes on, where that was found, and what was joined."""
     mine = (joints.owner >= 0) & np.append(asked, False)[joints.owner]
-    cut = joints.release.ends[joints.runs.last]
+    cut = joints.release.trajectories.ends[joints.runs.last]
     true_start = np.full(len(mine), -2, np.int64)
     pairs = joints.pairs
     true_start[pairs.end[joints.true]] = pairs.start[joints.true]

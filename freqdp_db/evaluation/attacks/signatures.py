@@ -13,6 +13,7 @@ are measured.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -190,21 +191,26 @@ def linking_attacks(pair: Pair) -> dict[str, float]:
     found: dict[str, float] = {}
     for protocol in PROTOCOLS:
         met = pair if protocol == "a" else days_apart(pair)
-        linkable = met.on_both_sides
-        for kind in KINDS:
-            original, released, dimensions = dimensions_of(met, kind)
-            counted = [count_frequencies(side, dimensions) for side in (released, original)]
-            for length, strongest in ((str(STRONGEST), STRONGEST), ("full", None)):
-                shown, true = (weigh(side, strongest) for side in counted)
-                links = most_alike(shown, true, dimensions)
-                _add(found, f"la_{kind}.{protocol}.{length}", links, linkable)
-        _add(found, f"la_t.{protocol}", _by_time_of_day(met), linkable)
+        links = {
+            f"{kind}.{protocol}.{length}": most_alike(shown, true, dimensions)
+            for kind, length, true, shown, dimensions in _signatures(met)
+        }
+        links[f"t.{protocol}"] = _by_time_of_day(met)
+        for name, linked in links.items():
+            found[f"la_{name}"] = share_of(linked.right(), met.on_both_sides)
+            found[f"la_{name}.none"] = share_of(linked.none(), met.on_both_sides)
     return found
 
 
-def _add(found: dict[str, float], name: str, links: Links, linkable: Flags) -> None:
-    found[name] = share_of(links.right(), linkable)
-    found[f"{name}.none"] = share_of(links.none(), linkable)
+def _signatures(pair: Pair) -> Iterator[tuple[str, str, Vectors, Vectors, int]]:
+    """Kind and length, the originals' vectors and the released ones, and their dimensions."""
+    for kind in KINDS:
+        original, released, dimensions = dimensions_of(pair, kind)
+        counted = [count_frequencies(side, dimensions) for side in (original, released)]
+        del original, released
+        for length, strongest in ((str(STRONGEST), STRONGEST), ("full", None)):
+            true, shown = (weigh(side, strongest) for side in counted)
+            yield kind, length, true, shown, dimensions
 
 
 def days_apart(pair: Pair) -> Pair:
@@ -235,25 +241,20 @@ def dimensions_of(pair: Pair, kind: str) -> tuple[Trajectories, Trajectories, in
 
 def _movements(pair: Pair) -> tuple[Trajectories, Trajectories, int]:
     """Unordered pairs of consecutive different locations, numbered over both sides."""
-    parts, times = [], []
+    codes, sides = [], []
     for side in (pair.original, pair.released):
-        owner = side.owner
         a, b = side.location[:-1].astype(np.int64), side.location[1:].astype(np.int64)
-        moves = (owner[:-1] == owner[1:]) & (a != b)
-        code = np.minimum(a, b)[moves] * len(pair.locations) + np.maximum(a, b)[moves]
-        parts.append((code, owner[:-1][moves], side))
-        times.append(side.at[:-1][moves])
-    codes, number = np.unique(np.concatenate([p[0] for p in parts]), return_inverse=True)
-    number_of: Ids = number.astype(np.int32)
-    cut = len(parts[0][0])
-    sides = [
-        # a release may have more trajectories than there are objects
-        Trajectories(offsets_from(np.bincount(owner, minlength=len(side))), which, at, side.start)
-        for (_, owner, side), at, which in zip(
-            parts, times, (number_of[:cut], number_of[cut:]), strict=True
-        )
-    ]
-    return sides[0], sides[1], len(codes)
+        moves = ~side.ends
+        moves[:-1] &= a != b
+        code = np.minimum(a, b) * len(pair.locations) + np.maximum(a, b)
+        codes.append(code[moves[:-1]])
+        sides.append(side.where(moves))
+    known, number = np.unique(np.concatenate(codes), return_inverse=True)
+    numbers = np.split(number.astype(np.int32), [len(codes[0])])
+    original, released = (
+        replace(side, location=which) for side, which in zip(sides, numbers, strict=True)
+    )
+    return original, released, len(known)
 
 
 def _by_time_of_day(pair: Pair) -> Links:
@@ -316,14 +317,8 @@ def likeness_exposures(case: Case, rng: np.random.Generator) -> dict[str, float]
         return found
     for protocol in PROTOCOLS:
         pair = case.pair if protocol == "a" else days_apart(case.pair)
-        for kind in KINDS:
-            original, released, dimensions = dimensions_of(pair, kind)
-            counted = [count_frequencies(side, dimensions) for side in (original, released)]
-            del original, released
-            for length, strongest in ((str(STRONGEST), STRONGEST), ("full", None)):
-                true, shown = (weigh(side, strongest) for side in counted)
-                pick, _ = pick_by_cosine(true, shown, dimensions, rng)
-                name = f"exposure.{kind}.{protocol}.{length}"
-                found |= score_picks(case, pick).named(name)
+        for kind, length, true, shown, dimensions in _signatures(pair):
+            pick, _ = pick_by_cosine(true, shown, dimensions, rng)
+            found |= score_picks(case, pick).named(f"exposure.{kind}.{protocol}.{length}")
         found |= score_picks(case, pick_by_clock(pair, rng)).named(f"exposure.t.{protocol}")
     return found

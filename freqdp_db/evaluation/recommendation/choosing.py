@@ -106,7 +106,6 @@ def find_purpose(name: str) -> Purpose:
 
 
 def use_in_words(usefulness: float) -> str:
-    """How well it is kept."""
     return next((words for least, words in _WORDS if usefulness >= least), "hardly")
 
 
@@ -132,8 +131,6 @@ class MethodToTry:
     variant_name: str = ""
     """What is not as by default, in words."""
     given: dict[str, str] = field(default_factory=dict)
-    weight: float = 1.0
-    """How long it takes to run and to measure, beside the others; until one of its pace was tried."""
 
     @property
     def label(self) -> str:
@@ -146,7 +143,6 @@ class MethodToTry:
 
     @property
     def does(self) -> str:
-        """What it does to the data, in words."""
         return "; then ".join(_DOES[part] for part in self.method.split("+"))
 
     @property
@@ -158,16 +154,13 @@ class MethodToTry:
         """The same where trips keep to roads, if this one makes trips."""
         if roads is None or find_method(self.method).kind != "synthetic":
             return self
-        return replace(
-            self, given={**self.given, "roads": roads}, weight=_DEARER_ON_ROADS * self.weight
-        )
+        return replace(self, given={**self.given, "roads": roads})
 
     def request(self) -> Request:
         """What `anonymize` would be asked for."""
         return Request.parse(self.method, **self.given)
 
 
-_DEARER_ON_ROADS = 4.0
 _SHORT = {"pieces": "30min", "quiet": "10min"}
 _WIDE = {"meet": "1000m/15min"}
 _COARSE = {"time_step": "5min"}
@@ -181,8 +174,6 @@ _TRIP_ENDS = {
 """Whole trips, of which only the ends are shown: what flows are counted by."""
 _BY_CELL = {"grain": "500", "time_step": "1h", **_OF_DAY}
 """No finer than density is counted."""
-_SWAPPED, _MIXED = 1.2, 1.4
-"""Weights."""
 
 Ladder = Sequence[MethodToTry]
 """Candidates of one sort, from most to least of what is shown: both usefulness and risk fall."""
@@ -199,7 +190,7 @@ def _shares(words: str, given: dict[str, str], shares: Sequence[str]) -> list[Me
 LADDERS: dict[str, Ladder] = {
     # always first, so that there is time for the line with a guarantee
     "strict": [
-        MethodToTry("strict", f"epsilon {epsilon}", {"epsilon": epsilon}, 3.0)
+        MethodToTry("strict", f"epsilon {epsilon}", {"epsilon": epsilon})
         for epsilon in ("4", "2", "1")
     ],
     "points": [
@@ -239,17 +230,17 @@ LADDERS: dict[str, Ladder] = {
     "lg": [MethodToTry("lg"), MethodToTry("lg", "times to 5 min", _COARSE)],
     "lg+cut": [MethodToTry("lg+cut"), MethodToTry("lg+cut", "short pieces", _SHORT)],
     "swap": [
-        MethodToTry("swap", weight=_SWAPPED),
-        MethodToTry("swap", "wide meetings", _WIDE, _SWAPPED),
+        MethodToTry("swap"),
+        MethodToTry("swap", "wide meetings", _WIDE),
     ],
     "lg+swap": [
-        MethodToTry("lg+swap", weight=_SWAPPED),
-        MethodToTry("lg+swap", "wide meetings", _WIDE, _SWAPPED),
-        MethodToTry("lg+swap", "wide meetings, times to 5 min", {**_WIDE, **_COARSE}, _SWAPPED),
+        MethodToTry("lg+swap"),
+        MethodToTry("lg+swap", "wide meetings", _WIDE),
+        MethodToTry("lg+swap", "wide meetings, times to 5 min", {**_WIDE, **_COARSE}),
     ],
     "lg+swap+cut": [
-        MethodToTry("lg+swap+cut", weight=_MIXED),
-        MethodToTry("lg+swap+cut", "short pieces", _SHORT, _MIXED),
+        MethodToTry("lg+swap+cut"),
+        MethodToTry("lg+swap+cut", "short pieces", _SHORT),
     ],
 }  # fmt: skip
 _FIRST = {
@@ -259,10 +250,8 @@ _FIRST = {
 }
 """Which ladders promise most for a purpose; the others follow."""
 _TRIMMED: Ladder = (
-    MethodToTry("cut", "short pieces, ends trimmed by the map", _SHORT, 1.5),
-    MethodToTry(
-        "cut", "10 min pieces, ends trimmed by the map, no dates", {**_BRIEF, **_UNDATED}, 1.5
-    ),
+    MethodToTry("cut", "short pieces, ends trimmed by the map", _SHORT),
+    MethodToTry("cut", "10 min pieces, ends trimmed by the map, no dates", {**_BRIEF, **_UNDATED}),
 )
 """Tried where there are roads."""
 _HISTORIES: Ladder = (
@@ -275,7 +264,7 @@ _HISTORIES: Ladder = (
     MethodToTry("pure-l"),
     # out, but they say what it costs that each trajectory must be one object's
     MethodToTry("lg+cut"),
-    MethodToTry("lg+swap+cut", weight=1.4),
+    MethodToTry("lg+swap+cut"),
 )
 _NEVER: Sequence[tuple[tuple[str, ...], str]] = (
     (
@@ -305,10 +294,10 @@ _NO_HISTORY = (
     "their trajectories are not one person's, so they hold no histories. lg+cut and lg+swap+cut were "
     "measured to show what that requirement costs"
 )
-HEAVIEST = MethodToTry("lg+swap+cut", weight=_MIXED)
+HEAVIEST = MethodToTry("lg+swap+cut")
 """Goes through every kernel: run first."""
 TYPICAL = MethodToTry("cut")
-"""Tells how long a candidate of weight 1 takes."""
+"""Tells how long a candidate takes whose pace is not known."""
 
 
 _COUNTS = {
@@ -326,7 +315,7 @@ def ladders_for(purpose: Purpose, roads: str | None = None) -> list[Ladder]:
     if purpose.name in _COUNTS:
         given = _COUNTS[purpose.name]
         asked = f"{given['tables']} by {given['zones'].removeprefix('grid:')}, epsilon 2"
-        ladders["counts"] = [MethodToTry("counts", asked, {**given, "epsilon": "2"}, 2.0)]
+        ladders["counts"] = [MethodToTry("counts", asked, {**given, "epsilon": "2"})]
     if roads is not None:
         ladders["trimmed"] = [replace(m, given={**m.given, "roads": roads}) for m in _TRIMMED]
     first = _FIRST[purpose.name]
@@ -335,7 +324,6 @@ def ladders_for(purpose: Purpose, roads: str | None = None) -> list[Ladder]:
 
 
 def grid_for(purpose: Purpose, roads: str | None = None) -> list[MethodToTry]:
-    """All of them."""
     return [method for ladder in ladders_for(purpose, roads) for method in ladder]
 
 
@@ -363,11 +351,7 @@ class Climb:
 
 def steps_to_climb(ladders: Sequence[Ladder]) -> list[MethodToTry]:
     """About what has to be tried of them to know where the limit lies."""
-    return [
-        max(ladder, key=lambda method: method.weight)
-        for ladder in ladders
-        for _ in range(len(ladder).bit_length())
-    ]
+    return [ladder[0] for ladder in ladders for _ in range(len(ladder).bit_length())]
 
 
 def never_tried(purpose: Purpose) -> list[tuple[str, str]]:
@@ -460,6 +444,11 @@ class Candidate(Document):
         return percent(self.half_high) if self.complete else f"at least {percent(self.half)}"
 
     @property
+    def use(self) -> float:
+        """The usefulness, 0 where it cannot serve."""
+        return self.usefulness or 0.0
+
+    @property
     def use_words(self) -> str:
         return "cannot be used for it" if self.usefulness is None else use_in_words(self.usefulness)
 
@@ -475,14 +464,12 @@ class Candidate(Document):
 
     def beats(self, other: Candidate) -> bool:
         """At least as good in both, and better in one."""
-        mine, theirs = (self.usefulness or 0.0, -self.risk), (other.usefulness or 0.0, -other.risk)
-        return mine != theirs and mine[0] >= theirs[0] and mine[1] >= theirs[1]
+        mine, theirs = (self.use, self.risk), (other.use, other.risk)
+        return mine != theirs and self.use >= other.use and self.risk <= other.risk
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """What to use, and why."""
-
     recommended: Candidate | None
     nearest: Candidate | None
     """Where nothing meets the risk."""
@@ -509,6 +496,8 @@ def judged(
     score = fmean(purpose.score(values) for values in trials) if serves else 0.0
     useful = min(max(score, 0.0), 1.0) if serves else None
     guarantee = request.guarantee(protected)
+    # speed needs enough moves: not every trial can measure it
+    measured = {name: [values[name] for values in trials if name in values] for name in _SHOWN}
     return Candidate(
         label=variant.label,
         method=method.name,
@@ -526,17 +515,11 @@ def judged(
         meets=serves and within(risk_high, half_high, limit),
         person_epsilon=guarantee["epsilon"] if method.unit == "person" else None,
         guarantee=guarantee["plain"],
-        numbers=_means(trials),
+        numbers={name: fmean(values) for name, values in measured.items() if values},
         command=command,
         seconds=seconds,
         complete=complete,
     )
-
-
-def _means(trials: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """The mean of each shown metric over the trials that could measure it (speed needs enough moves)."""
-    measured = {name: [values[name] for values in trials if name in values] for name in _SHOWN}
-    return {name: fmean(values) for name, values in measured.items() if values}
 
 
 def within(risk: float, half: float, limit: float) -> bool:
@@ -579,11 +562,11 @@ def choose(candidates: Sequence[Candidate], limit: float) -> Chosen:
     usable = [c for c in candidates if c.usefulness is not None]
     meeting = [c for c in usable if c.meets]
     if meeting:
-        best = min(_about_best(meeting), key=lambda c: (c.risk_high, c.half_high, -_use(c)))
+        best = min(_about_best(meeting), key=lambda c: (c.risk_high, c.half_high, -c.use))
         return Chosen(best, None, _why(best, usable, limit))
     if not usable:
         return Chosen(None, None, "No method that could be measured serves this purpose.")
-    nearest = min(usable, key=lambda c: (max(c.risk_high, c.half_high), -_use(c)))
+    nearest = min(usable, key=lambda c: (max(c.risk_high, c.half_high), -c.use))
     so_far = "" if nearest.complete else ", as far as it was attacked"
     return Chosen(
         None,
@@ -595,42 +578,37 @@ def choose(candidates: Sequence[Candidate], limit: float) -> Chosen:
     )
 
 
-def _use(candidate: Candidate) -> float:
-    return candidate.usefulness or 0.0
-
-
 def _about_best(candidates: Sequence[Candidate]) -> list[Candidate]:
     """The most useful, and those that are as useful but for the luck of a draw."""
-    most = max(_use(c) for c in candidates)
-    return [c for c in candidates if _use(c) >= most - ALIKE]
+    return [c for c in candidates if c.use >= max(c.use for c in candidates) - ALIKE]
 
 
 def _why(best: Candidate, usable: Sequence[Candidate], limit: float) -> str:
     text = (
         f"{learns(best)} {expected_at_most(best)} That is within {percent(limit)}. Usefulness: "
-        f"{share(_use(best))} ({best.use_words})."
+        f"{share(best.use)} ({best.use_words})."
     )
     meeting = [c for c in usable if c.meets]
-    most = max(meeting, key=_use)
+    most = max(meeting, key=lambda c: c.use)
     if len(meeting) == 1:
         text += " No other candidate stays within it."
-    elif _use(most) > _use(best):
+    elif most.use > best.use:
         text += (
             f" Of the {len(meeting)} candidates within it, {most.label} is about as useful "
-            f"({share(_use(most))} against {share(_use(best))}) but riskier ({most.learnt})."
+            f"({share(most.use)} against {share(best.use)}) but riskier ({most.learnt})."
         )
     else:
         text += f" It is the most useful of the {len(meeting)} candidates within it."
-    better = [c for c in usable if not c.meets and _use(c) > _use(best) + ALIKE]
+    better = [c for c in usable if not c.meets and c.use > best.use + ALIKE]
     if better:
         # of what is more useful, the one that comes nearest to the limit
-        tempting = min(better, key=lambda c: (max(c.risk_high, c.half_high), -_use(c)))
+        tempting = min(better, key=lambda c: (max(c.risk_high, c.half_high), -c.use))
         high = ""
         if tempting.complete:
             high = f", or up to {percent(tempting.risk_high)} in another draw"
         text += (
-            f" {tempting.label} would be more useful ({share(_use(tempting))} instead of "
-            f"{share(_use(best))}), but lets an attacker learn {tempting.learnt} of a person's samples"
+            f" {tempting.label} would be more useful ({share(tempting.use)} instead of "
+            f"{share(best.use)}), but lets an attacker learn {tempting.learnt} of a person's samples"
             f"{high}{_more_than_half(tempting)}."
         )
     return text
@@ -681,17 +659,17 @@ def contender(candidates: Sequence[Candidate], limit: float) -> Candidate | None
         c
         for c in candidates
         if c.trials < TRIALS
-        and _use(c) > (0.0 if chosen is None else _use(chosen) + ALIKE)
+        and c.use > (0.0 if chosen is None else chosen.use + ALIKE)
         and within(c.risk, c.half, limit)
     ]
-    return max(may, key=lambda c: (_use(c), -c.risk), default=None)
+    return max(may, key=lambda c: (c.use, -c.risk), default=None)
 
 
 def frontier(candidates: Iterable[Candidate]) -> list[Candidate]:
     """Of those that all attackers were tried on: what no other beats in both, the least useful first."""
     known = [c for c in candidates if c.usefulness is not None and c.complete]
     best = [c for c in known if not any(other.beats(c) for other in known)]
-    return sorted(best, key=lambda c: (c.usefulness or 0.0, c.risk))
+    return sorted(best, key=lambda c: (c.use, c.risk))
 
 
 def guaranteed(candidates: Iterable[Candidate]) -> Candidate | None:
@@ -723,7 +701,6 @@ def price_of_histories(candidates: Iterable[Candidate]) -> str | None:
 
 
 def risk_in_words(risk: float) -> str:
-    """How much of a person is learnt."""
     return next((words for most, words in _RISKS if risk < most), "most of a person")
 
 
@@ -747,8 +724,6 @@ FOR_THE_CURATOR = (
 
 @dataclass(frozen=True)
 class LeftOut:
-    """What was not tried, and why."""
-
     label: str
     reason: str
 
@@ -809,13 +784,12 @@ class Recommendation(Document):
                 c.label != picked,
                 not c.meets,
                 c.usefulness is None,
-                -(c.usefulness or 0.0),
+                -c.use,
                 c.risk,
             ),
         )
 
     def rows(self) -> list[tuple[str, str, str, str, str]]:
-        """The table."""
         return [
             (
                 ("* " if c.label in (self.recommended, self.nearest) else "  ") + c.label,

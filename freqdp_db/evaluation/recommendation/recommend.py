@@ -12,11 +12,10 @@ from __future__ import annotations
 import math
 import shlex
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from decimal import Decimal, InvalidOperation
-from enum import Enum, auto
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,7 +33,13 @@ from freqdp_db.engines.ranges import SingleThread, use
 from freqdp_db.errors import BadInput
 from freqdp_db.evaluation.attacks.exposure import EXPOSURES, measure_exposure, measure_membership
 from freqdp_db.evaluation.counts import measure_trial
-from freqdp_db.evaluation.evaluate import check_seed, with_headlines
+from freqdp_db.evaluation.evaluate import (
+    check_seed,
+    refusal,
+    require_possible,
+    run_trial,
+    with_headlines,
+)
 from freqdp_db.evaluation.figures import (
     ACCENT,
     GOOD,
@@ -78,7 +83,6 @@ from freqdp_db.evaluation.recommendation.choosing import (
     steps_to_climb,
     within,
 )
-from freqdp_db.evaluation.trials import refusal, require_possible, run_trial
 from freqdp_db.evaluation.utility import information_loss, usefulness
 from freqdp_db.methods.contract import StepContext
 from freqdp_db.model.arrays import Ints, Metres
@@ -100,8 +104,6 @@ _MOST_MINUTES = 1_440
 
 @dataclass(frozen=True)
 class RecommendOptions:
-    """A checked request."""
-
     risk: float
     purpose: Purpose
     objects: int | None
@@ -189,8 +191,8 @@ class TimeBudget:
     """The time that there is, and what has been learnt of how long a candidate takes."""
 
     seconds: float
-    per_weight: float = 0.0
-    """Seconds for a candidate of weight 1, of a pace that is not known."""
+    typical: float = 0.0
+    """Seconds for a candidate of a pace that is not known."""
     paces: dict[str, float] = field(default_factory=dict)
     """Seconds for a candidate of each pace that is known."""
     clock: Callable[[], float] = time.monotonic
@@ -205,7 +207,7 @@ class TimeBudget:
 
     def expected(self, variants: Sequence[MethodToTry]) -> float:
         """Seconds for all of these."""
-        return sum(self.paces.get(v.pace, self.per_weight * v.weight) for v in variants)
+        return sum(self.paces.get(v.pace, self.typical) for v in variants)
 
     def allows(self, variant: MethodToTry) -> bool:
         """Whether it will end in time, by what is known so far."""
@@ -217,44 +219,26 @@ class TimeBudget:
             self.paces[variant.pace] = (self.expected([variant]) + seconds) / 2
 
 
-@dataclass(frozen=True)
-class Line:
-    """Seconds that a trial takes: so many in any case, and so many for a sample."""
+def line_through(samples: Sequence[float], seconds: Sequence[float]) -> Metres:
+    """Seconds that a trial takes in any case, and for each sample: from the last two of some trials.
 
-    fixed: float
-    of_sample: float
-
-    @classmethod
-    def through(cls, samples: Sequence[float], seconds: Sequence[float]) -> Line:
-        """From the last two of some trials on more and more samples."""
-        (s, more), (t, longer) = samples[-2:], seconds[-2:]
-        slope = (longer - t) / max(more - s, 1.0)
-        # a hiccup in the smaller one must not make the larger one look free
-        slope = min(max(slope, longer / more / 2), longer / more)
-        return cls(longer - slope * more, slope)
-
-    def seconds(self, samples: float) -> float:
-        return self.fixed + self.of_sample * samples
-
-    @classmethod
-    def of_all(cls, lines: Iterable[Line]) -> Line:
-        """Of several trials, one after the other."""
-        every = list(lines)
-        return cls(sum(line.fixed for line in every), sum(line.of_sample for line in every))
-
-    def times(self, weight: float) -> Line:
-        """Of a trial that takes so many times as long."""
-        return Line(weight * self.fixed, weight * self.of_sample)
+    Those of several trials are the sum of their lines.
+    """
+    (s, more), (t, longer) = samples[-2:], seconds[-2:]
+    slope = (longer - t) / max(more - s, 1.0)
+    # a hiccup in the smaller one must not make the larger one look free
+    slope = min(max(slope, longer / more / 2), longer / more)
+    return np.array([longer - slope * more, slope])
 
 
-def objects_within(seconds: float, samples: Ints, line: Line) -> int:
+def objects_within(seconds: float, samples: Ints, line: Metres) -> int:
     """How many objects fit, if a trial may take so long; a round number.
 
     samples: for one object, for two, and so on. They are what takes time, and objects may differ in
     them a thousandfold.
     """
     most = len(samples)
-    may = (_USED * seconds - line.fixed) / max(line.of_sample, 1e-12)
+    may = (_USED * seconds - line[0]) / max(line[1], 1e-12)
     fitting = int(np.searchsorted(samples, may, side="right"))
     if fitting < most:
         step = 10 ** max(len(str(fitting)) - 2, 0)
@@ -273,7 +257,6 @@ def how_long(needed: float, allowed: float) -> str:
 
 
 def span(seconds: float) -> str:
-    """So long, in words."""
     if seconds < 90:
         return f"{max(round(seconds), 1)} s"
     return f"{round(seconds / 60)} min"
@@ -306,7 +289,6 @@ def chosen(objects: int, seed: int) -> Ints:
 
 
 def held_out(objects: int) -> int:
-    """How many of so many are held out."""
     return min(max(objects // _HELD_OUT, 1), _MOST_HELD_OUT)
 
 
@@ -387,16 +369,6 @@ class _Measured:
     seconds: float = 0.0
 
 
-class Tried(Enum):
-    """What became of a candidate that was tried for the first time."""
-
-    MAY_KEEP_LIMIT = auto()
-    TOO_RISKY = auto()
-    LESS_USEFUL = auto()
-    """Than one that keeps the limit: it was not attacked."""
-    LEFT_OUT = auto()
-
-
 @dataclass
 class CandidateTrials:
     """Candidates as they are tried, on whom, and what is left out."""
@@ -426,10 +398,10 @@ class CandidateTrials:
             for ladder in ladders:
                 climb = Climb([method for method in ladder if method.label in requests])
                 while (method := climb.next()) is not None:
-                    first = self._try_first(method, requests[method.label], only_if_better=True)
-                    if first is not Tried.LESS_USEFUL:
+                    keeps = self._try_first(method, requests[method.label], only_if_better=True)
+                    if keeps is not None:
                         rest.remove(method)
-                    climb.tried(method, within=first in (Tried.MAY_KEEP_LIMIT, Tried.LESS_USEFUL))
+                    climb.tried(method, within=keeps is not False)
                     stage.advance(1)
         self._try_again(progress)
         with progress.stage("try the others", len(rest), "candidates") as stage:
@@ -440,26 +412,29 @@ class CandidateTrials:
 
     def _try_first(
         self, variant: MethodToTry, request: Request, *, only_if_better: bool = False
-    ) -> Tried:
-        """only_if_better: it is not attacked if something more useful keeps the limit."""
+    ) -> bool | None:
+        """Whether it may keep the limit; what is left out does not.
+
+        only_if_better: None, and not attacked, if something more useful keeps the limit.
+        """
         try:
             require_possible(request, self.sides.members)
         except BadInput as error:
             self.left_out.append((variant, refusal(error)))
-            return Tried.LEFT_OUT
+            return False
         # the first with a guarantee and the first without one are tried however little time
         # there is: else there is nothing to say
-        if self._has_one_like(variant) and not self.budget.allows(variant):
+        known = {measured.variant.is_for_an_object for measured in self._measured.values()}
+        if variant.is_for_an_object in known and not self.budget.allows(variant):
             why = _NO_TIME if variant.label not in self._less_useful else _LESS_USEFUL
             self.left_out.append((variant, why))
-            return Tried.LEFT_OUT
+            return False
         measured = _Measured(variant, request)
         if not self._try(measured, only_if_better=only_if_better):
             self._less_useful.add(variant.label)
-            return Tried.LESS_USEFUL
+            return None
         candidate = self._judged(measured)
-        keeps = within(candidate.risk_high, candidate.half_high, self.options.risk)
-        return Tried.MAY_KEEP_LIMIT if keeps else Tried.TOO_RISKY
+        return within(candidate.risk_high, candidate.half_high, self.options.risk)
 
     def _try_again(self, progress: Progress) -> None:
         """What has to be sure before it is chosen."""
@@ -469,11 +444,6 @@ class CandidateTrials:
                 if not self.budget.allows(measured.variant):
                     return
                 self._try(measured)
-
-    def _has_one_like(self, variant: MethodToTry) -> bool:
-        """Whether something was tried that guarantees as much, or as little."""
-        known = (measured.variant for measured in self._measured.values())
-        return any(other.is_for_an_object == variant.is_for_an_object for other in known)
 
     def _try(self, measured: _Measured, *, only_if_better: bool = False) -> bool:
         """One trial; the first of each on the same objects, each further one on others.
@@ -590,7 +560,7 @@ def _prepare(
     samples = np.cumsum(build.trajectories.lengths[chosen(in_all, options.seed)])
     # of each ladder what shows most, which takes longest
     promising = [ladder[0] for ladder in ladders if ladder][:_PLANNED]
-    lines: dict[str, Line] = {}
+    lines: dict[str, Metres] = {}
     with progress.stage("get ready") as stage:
         few = split(build.trajectories, min(most, _WARMING_UP), options.seed)
         run_on(world, few, HEAVIEST.request(), options.seed).attack()
@@ -601,20 +571,18 @@ def _prepare(
                 lines[variant.pace] = _time_trials(known, request, options, samples[:most])
                 stage.advance(1)
     typical = lines[TYPICAL.pace]
-
-    def line_of(variant: MethodToTry) -> Line:
-        return lines.get(variant.pace) or typical.times(variant.weight)
-
     # what is recommended is tried again, and perhaps another one or two after it
     likeliest = next((method for method in promising if not method.is_for_an_object), TYPICAL)
     again = [likeliest] * (_AGAIN * (TRIALS - 1))
-    planned = Line.of_all(
-        line_of(variant) for variant in [*steps_to_climb(ladders[:_PLANNED]), *again]
-    )
-    objects = options.objects or objects_within(budget.seconds - budget.used, samples, planned)
-    in_trial = float(samples[objects - 1])
-    budget.per_weight = typical.seconds(in_trial)
-    budget.paces = {pace: line.seconds(in_trial) for pace, line in lines.items()}
+    planned = [
+        lines.get(variant.pace, typical)
+        for variant in (*steps_to_climb(ladders[:_PLANNED]), *again)
+    ]
+    left = budget.seconds - budget.used
+    objects = options.objects or objects_within(left, samples, np.sum(planned, axis=0))
+    in_trial = np.array([1.0, samples[objects - 1]])
+    budget.typical = float(typical @ in_trial)
+    budget.paces = {pace: float(line @ in_trial) for pace, line in lines.items()}
     sides = split(build.trajectories, objects, options.seed)
     variants = [method for ladder in ladders for method in ladder]
     needed = budget.used + budget.expected([*variants, *again])
@@ -628,7 +596,7 @@ def _prepare(
 
 def _time_trials(
     world: StepContext, request: Request, options: RecommendOptions, samples: Ints
-) -> Line:
+) -> Metres:
     """How long trials on more and more objects take, until one takes long enough.
 
     samples: for one object, for two, and so on.
@@ -643,7 +611,7 @@ def _time_trials(
         seconds.append(time.monotonic() - started)
         enough = seconds[-1] >= _FINDING_OUT * 60 * options.minutes
         if objects == most or (objects >= _FEW and enough):
-            return Line.through(tried, seconds)
+            return line_through(tried, seconds)
         objects = min(objects * _MORE, most)
 
 
@@ -740,10 +708,9 @@ def _notes(
     sides: Split,
     in_all: int,
 ) -> list[str]:
-    notes, members, attacked = [], len(sides.members), len(sides.attacked)
+    members, attacked = len(sides.members), len(sides.attacked)
     price = price_of_histories(candidates)
-    if price is not None:
-        notes.append(price)
+    notes = [] if price is None else [price]
     if attacked < _FEW_ATTACKED:
         notes.append(
             f"Measured on only {attacked} objects: one object is {percent(1 / max(attacked, 1))} of them, "
@@ -773,7 +740,6 @@ def _notes(
 
 
 def write_page(found: Recommendation, purpose: Purpose) -> None:
-    """Write it where the recommendation says."""
     ordered = found.ordered()
     title = (
         f"Risk against usefulness of {len(ordered)} candidates for {found.dataset}; "
@@ -830,17 +796,17 @@ def draw_frontier(
     axes = figure.add_axes((_BESIDE / WIDTH, _BELOW / _HEIGHT, width / WIDTH, height / _HEIGHT))
     _draw_scales(axes, shown, limit, useful_for)
     best = frontier(shown)
-    axes.step([_use(c) for c in best], [c.risk for c in best], where="pre", color=QUIET, ls=":")
+    axes.step([c.use for c in best], [c.risk for c in best], where="pre", color=QUIET, ls=":")
     for kind in dict.fromkeys(c.kind for c in shown):
         axes.plot(
             [], [], SHAPES[kind], ms=_MARK, mfc=PAPER, mec=INK, mew=1.8, label=KIND_WORDS[kind]
         )
     for c in shown:
         colour, face = (GOOD, GOOD) if c.meets else (INK, PAPER)
-        axes.plot(_use(c), c.risk, SHAPES[c.kind], ms=_MARK, mfc=face, mec=colour, mew=1.8,
+        axes.plot(c.use, c.risk, SHAPES[c.kind], ms=_MARK, mfc=face, mec=colour, mew=1.8,
                   clip_on=False, zorder=4)  # fmt: skip
     if picked is not None and picked in shown:
-        axes.plot(_use(picked), picked.risk, "o", ms=22, mfc="none", mec=GOOD, mew=2.4,
+        axes.plot(picked.use, picked.risk, "o", ms=22, mfc="none", mec=GOOD, mew=2.4,
                   clip_on=False, zorder=3)  # fmt: skip
     if shown:
         figure.legend(loc="upper left", ncols=len(SHAPES), fontsize=11, handletextpad=0.2)
@@ -854,17 +820,13 @@ def draw_frontier(
     return figure
 
 
-def _use(candidate: Candidate) -> float:
-    return candidate.usefulness or 0.0
-
-
 def _root(risk: Metres) -> Metres:
     return np.sqrt(np.maximum(risk, 0.0))
 
 
 def _draw_scales(axes: Axes, shown: Sequence[Candidate], limit: float, useful_for: str) -> None:
     """Risk upwards by its square root, because small risks are what it is about; the limit."""
-    least = min((_use(c) for c in shown), default=0.0)
+    least = min((c.use for c in shown), default=0.0)
     low = max(min(math.floor(least * 10 - 1.5) / 10, 0.8), 0.0)
     most = max([limit * 1.5, *(c.risk * 1.05 for c in shown)])
     top = next((t for t in _TICKS if t >= most), 1.0)
@@ -893,26 +855,21 @@ def _draw_labels(
 
     They are as high as their points if there is room: nothing ever overlaps, however points crowd.
     """
-    points = [axes.transData.transform((_use(c), c.risk)) for c in shown]
+    points = [axes.transData.transform((c.use, c.risk)) for c in shown]
     order = sorted(range(len(shown)), key=lambda n: (points[n][1], points[n][0]))
     line = min(_LINE, (_HEIGHT - 4) / max(len(shown), 1))
-    height = 0.0
-    heights = []
-    for n in order:
-        height = max(points[n][1] - line / 2, height)
-        heights.append(height)
-        height += line
-    # what would be above the picture moves down, and pushes what is below it
-    below = _HEIGHT - 2
-    for k in range(len(order) - 1, -1, -1):
-        below = heights[k] = min(heights[k], below - line)
-    for n, height in zip(order, heights, strict=True):
+    # each at least a line above the one before, and all of them inside the picture
+    lines = line * np.arange(len(order))
+    wanted = np.array([points[n][1] for n in order]) - line / 2
+    heights = lines + np.maximum(np.maximum.accumulate(wanted - lines), 0.0)
+    heights = np.minimum(heights, _HEIGHT - 2 - line - lines[::-1])
+    for n, height in zip(order, heights.tolist(), strict=True):
         bold = shown[n] is picked
         arrow = {"arrowstyle": "-", "color": INK if bold else QUIET, "lw": 0.7, "shrinkB": 5,
                  "relpos": (0, 0.5)}  # fmt: skip
         axes.annotate(
             names[n],
-            (_use(shown[n]), shown[n].risk),
+            (shown[n].use, shown[n].risk),
             (WIDTH - LABELS + 18, height + line / 2),
             textcoords="figure pixels",
             va="center",

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from freqdp_db.db.connection import Database
-from freqdp_db.db.published_counts import PublishedCounts, ZoneRows, read_counts
+from freqdp_db.db.published_counts import Columns, PublishedCounts, ZoneRows, read_counts
 from freqdp_db.evaluation.figures import (
     ACCENT,
     INK,
@@ -43,6 +43,10 @@ _ROADS = 10_000
 """So many roads are drawn, the busiest."""
 _ENOUGH = 20
 """So many flows between zones stand out of the noise, or those between districts are shown."""
+_OF_ROADS = (
+    ("The busiest roads", ": passages in all bins together", "value", "margin"),
+    ("Mean speed on these roads", " in km/h", "mean_kmh", "mean_margin"),
+)
 _TOP_SHARE = 99.0
 """Percentile of the values that has the darkest colour."""
 
@@ -56,19 +60,31 @@ def count_pictures(database: Database, name: str, progress: Progress) -> dict[st
         shown: dict[str, Any] = {"hours": None, "flows": None, "roads": None, "most_flows": _FLOWS}
         if found.visits is not None:
             shown["hours"] = _maps_by_bin(found)
-            charts += [_city_by_bin(found), _busiest(found)]
+            charts += [_city_by_bin(found), _busiest(found, found.visits)]
         if found.flows is not None:
-            largest = _largest_flows(found)
-            shown["flows"] = _flow_map("The largest flows as lines", found, largest)
-            charts.append(_largest(found, largest))
+            largest = _largest_flows(found.zones, found.flows)
+            flows = _taken(found.flows, largest[:_FLOWS])
+            shown["flows"] = _flow_map("The largest flows as lines", found.zones, flows)
+            charts.append(_largest(found, _taken(found.flows, largest[:_LARGEST])))
         if found.roads is not None:
-            shown["roads"] = _road_map("Passages of roads", found)
-            charts += [_busiest_roads(found), _fastest_known(found)]
+            all_bins = (found.roads["road"] <= len(found.road_names)) & (found.roads["bin"] == 0)
+            roads = _taken(found.roads, np.flatnonzero(all_bins))
+            busiest = np.argsort(-roads["value"], kind="stable")
+            drawn_roads = _taken(roads, busiest[:_ROADS])
+            shown["roads"] = _road_map("Passages of roads", found, drawn_roads)
+            top = _taken(roads, busiest[:_LARGEST])
+            names = [found.road_names[road - 1] for road in top["road"]]
+            for title, words, value, margin in _OF_ROADS:
+                drawn = _rows(title, names, top[value], top[margin])
+                charts.append((f"{title}{words}, with 95 % intervals.", drawn))
         return shown | {"charts": [chart for chart in charts if chart[1]]}
 
 
+def _taken(table: Columns, rows: NDArray[Any]) -> Columns:
+    return {name: column[rows] for name, column in table.items()}
+
+
 def _polygons(zones: ZoneRows, wanted: NDArray[Any]) -> list[Any]:
-    """Paths of some zones."""
     from matplotlib.path import Path
 
     corners = zones.corners
@@ -134,32 +150,27 @@ def _city_by_bin(found: PublishedCounts) -> Picture:
     return "Visits of all zones, by time bin, with 95 % intervals.", drawn
 
 
-def _busiest(found: PublishedCounts) -> Picture:
-    visits = found.visits
-    assert visits is not None
+def _busiest(found: PublishedCounts, visits: Columns) -> Picture:
     zones = found.zones.numbers("zone") + 1
     cells = np.flatnonzero(np.isin(visits["zone"], zones) & (visits["bin"] > 0))
-    top = cells[np.argsort(visits["value"][cells])[::-1][:_LARGEST]]
+    top = _taken(visits, cells[np.argsort(visits["value"][cells])[::-1][:_LARGEST]])
     names = [
         f"{found.zones.name[zone - 1]}, {found.bins[bin]}"
-        for zone, bin in zip(visits["zone"][top], visits["bin"][top], strict=True)
+        for zone, bin in zip(top["zone"], top["bin"], strict=True)
     ]
-    value, margin = (visits[column][top] for column in ("value", "margin"))
-    drawn = _rows("The busiest zones and bins", names, value, margin)
+    drawn = _rows("The busiest zones and bins", names, top["value"], top["margin"])
     return f"The {len(names)} busiest zones and bins, with 95 % intervals.", drawn
 
 
-def _largest_flows(found: PublishedCounts) -> NDArray[Any]:
+def _largest_flows(zones: ZoneRows, flows: Columns) -> NDArray[Any]:
     """Rows of flows between two areas that stand out of the noise, the largest first.
 
     Between zones, or, where few of those stand out, between districts in all bins together.
     """
-    flows = found.flows
-    assert flows is not None
     chosen = np.zeros(0, np.int64)
     apart = flows["origin"] != flows["destination"]
     for level, in_bin in (("zone", flows["bin"] > 0), ("district", flows["bin"] == 0)):
-        areas = found.zones.numbers(level) + 1
+        areas = zones.numbers(level) + 1
         between = np.isin(flows["origin"], areas) & np.isin(flows["destination"], areas)
         sure = flows["estimate"] > flows["margin"]
         chosen = np.flatnonzero(between & apart & in_bin & sure)
@@ -168,43 +179,16 @@ def _largest_flows(found: PublishedCounts) -> NDArray[Any]:
     return chosen[np.argsort(flows["estimate"][chosen])[::-1]]
 
 
-def _largest(found: PublishedCounts, rows: NDArray[Any]) -> Picture:
-    flows, rows = found.flows, rows[:_LARGEST]
-    assert flows is not None
+def _largest(found: PublishedCounts, flows: Columns) -> Picture:
     name = found.zones.name
     names = [
         f"{name[origin - 1]} → {name[destination - 1]}, {found.bins[bin]}"
         for origin, destination, bin in zip(
-            *(flows[c][rows] for c in ("origin", "destination", "bin")), strict=True
+            flows["origin"], flows["destination"], flows["bin"], strict=True
         )
     ]
-    drawn = _rows("The largest flows", names, flows["value"][rows], flows["margin"][rows])
+    drawn = _rows("The largest flows", names, flows["value"], flows["margin"])
     return f"The {len(names)} largest of these flows, with 95 % intervals.", drawn
-
-
-def _busiest_rows(found: PublishedCounts) -> NDArray[Any]:
-    """Rows of roads, all bins together, the busiest first."""
-    roads = found.roads
-    assert roads is not None
-    chosen = np.flatnonzero((roads["road"] <= len(found.road_names)) & (roads["bin"] == 0))
-    return chosen[np.argsort(-roads["value"][chosen], kind="stable")]
-
-
-def _of_busiest_roads(found: PublishedCounts, title: str, value: str, margin: str) -> Any:
-    rows, roads = _busiest_rows(found)[:_LARGEST], found.roads
-    assert roads is not None
-    names = [found.road_names[road - 1] for road in roads["road"][rows]]
-    return _rows(title, names, roads[value][rows], roads[margin][rows])
-
-
-def _busiest_roads(found: PublishedCounts) -> Picture:
-    drawn = _of_busiest_roads(found, "The busiest roads", "value", "margin")
-    return "The busiest roads: passages in all bins together, with 95 % intervals.", drawn
-
-
-def _fastest_known(found: PublishedCounts) -> Picture:
-    drawn = _of_busiest_roads(found, "Mean speed on these roads", "mean_kmh", "mean_margin")
-    return "Mean speed on these roads in km/h, with 95 % intervals.", drawn
 
 
 def _over_districts(zones: ZoneRows) -> tuple[Figure, Axes]:
@@ -222,20 +206,18 @@ def _over_districts(zones: ZoneRows) -> tuple[Figure, Axes]:
 
 
 @in_page_style
-def _road_map(found: PublishedCounts) -> Any:
-    """Roads, thicker and darker where there are more passages, over the districts."""
+def _road_map(found: PublishedCounts, roads: Columns) -> Any:
+    """Roads, the busiest first: thicker and darker where there are more passages, over the districts."""
     from matplotlib.collections import LineCollection
 
-    roads, lines = found.roads, found.road_corners
-    assert roads is not None
+    lines = found.road_corners
     figure, axes = _over_districts(found.zones)
-    # the busiest last, on top; of very many roads those alone that can be seen
-    rows = _busiest_rows(found)[:_ROADS][::-1]
-    begin, end = (
-        np.searchsorted(lines["zone"], roads["road"][rows], side) for side in ("left", "right")
-    )
     corners = np.stack([lines["x"], lines["y"]], axis=1)
-    share = np.clip(roads["estimate"][rows] / max(roads["estimate"][rows].max(), 1.0), 0, 1)
+    # the busiest last, on top
+    rows = roads["road"][::-1]
+    begin, end = (np.searchsorted(lines["zone"], rows, side) for side in ("left", "right"))
+    estimate = roads["estimate"][::-1]
+    share = np.clip(estimate / max(estimate.max(), 1.0), 0, 1)
     axes.add_collection(
         LineCollection(
             [corners[a:b] for a, b in zip(begin, end, strict=True)],
@@ -273,23 +255,21 @@ def _rows(names: list[str], value: NDArray[Any], margin: NDArray[Any]) -> Any:
 
 
 @in_page_style
-def _flow_map(found: PublishedCounts, rows: NDArray[Any]) -> Any:
+def _flow_map(zones: ZoneRows, flows: Columns) -> Any:
     """Lines between the middles of zones, thicker where there are more trips, over the districts."""
     from matplotlib.collections import LineCollection
 
-    flows, zones, rows = found.flows, found.zones, rows[:_FLOWS]
-    assert flows is not None
     figure, axes = _over_districts(zones)
-    if not len(rows):
+    if not len(flows["bin"]):
         return figure
     middles = np.stack([zones.x, zones.y], axis=1)
-    begin, end = (middles[flows[column][rows] - 1] for column in ("origin", "destination"))
+    begin, end = (middles[flows[column] - 1] for column in ("origin", "destination"))
     # a little to the right, so that those back do not cover those there
     away = end - begin
     aside = np.stack([away[:, 1], -away[:, 0]], axis=1) / np.hypot(*away.T)[:, None]
     aside *= _ASIDE * np.ptp(zones.corners["x"])
     begin, end = begin + aside, end + aside
-    thick = 1 + 5 * np.sqrt(flows["estimate"][rows] / flows["estimate"][rows].max())
+    thick = 1 + 5 * np.sqrt(flows["estimate"] / flows["estimate"].max())
     # half a line each way: the dark half leads to the destination
     middle = (begin + end) / 2
     for a, b, colour in ((begin, middle, QUIET), (middle, end, ACCENT)):

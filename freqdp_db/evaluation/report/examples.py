@@ -8,10 +8,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
-from freqdp_db.evaluation.attacks.claims import right_ones
+from freqdp_db.evaluation.attacks.claims import judge
 from freqdp_db.evaluation.attacks.known_samples import (
     SightingIndex,
     absent_from,
@@ -26,7 +27,7 @@ from freqdp_db.evaluation.attacks.relinking import (
     learn_links,
 )
 from freqdp_db.evaluation.figures import ACCENT, INK, TRUTH, Picture
-from freqdp_db.evaluation.pair import Case, CellBox, Pair, ReleaseSeen
+from freqdp_db.evaluation.pair import Case, CellBox, Pair
 from freqdp_db.evaluation.report.maps import SAME_NAME, Map, RoadLines
 from freqdp_db.model.arrays import Flags, Ints
 from freqdp_db.model.days import DAY_US, HOUR_US, local_times
@@ -37,8 +38,7 @@ _MOST_SAMPLES = 600
 """Of one object: more of them cannot be told apart."""
 
 
-@dataclass(frozen=True)
-class EditedSamples:
+class EditedSamples(NamedTuple):
     """Which samples of D are not in D*, and which of D* not in D."""
 
     deleted: Flags
@@ -47,12 +47,10 @@ class EditedSamples:
 
 def edited_samples(pair: Pair) -> EditedSamples:
     """What differs, by (object, place, time)."""
-    before, after = (
-        replace(side, at=pair.coarse(side.at)) for side in (pair.original, pair.released)
-    )
+    sides = (pair.original, pair.released)
+    before, after = (replace(side, at=pair.coarse(side.at)) for side in sides)
     return EditedSamples(
-        deleted=absent_from(after, before, before.owner),
-        inserted=absent_from(before, after, after.owner),
+        absent_from(after, before, before.owner), absent_from(before, after, after.owner)
     )
 
 
@@ -90,8 +88,7 @@ def trajectory_maps(pair: Pair, edited: EditedSamples, roads: RoadLines) -> list
     return pictures
 
 
-@dataclass(frozen=True)
-class Window:
+class Window(NamedTuple):
     """A part of an object's time, by its local clock: the same before and after."""
 
     begin: int
@@ -109,10 +106,15 @@ def busy_window(pair: Pair, t: int) -> Window:
     known, counts = np.unique(moves // DAY_US, return_counts=True)
     day = int(known[np.argmax(counts)]) * DAY_US
     window = Window(day, day + DAY_US, "its busiest day")
-    in_all = _most_samples(pair, t, window)
+
+    def most_samples() -> int:
+        sides = (pair.original, pair.released)
+        return max(len(rows_within(side, t, window, pair.timezone)) for side in sides)
+
+    in_all = most_samples()
     middle = int(np.median(moves[moves // DAY_US * DAY_US == day])) // _MINUTE_US * _MINUTE_US
     reach = DAY_US // 2
-    while _most_samples(pair, t, window) > _MOST_SAMPLES and reach > _MINUTE_US:
+    while most_samples() > _MOST_SAMPLES and reach > _MINUTE_US:
         reach = max(reach // 2 // _MINUTE_US, 1) * _MINUTE_US
         begin, end = max(middle - reach, day), min(middle + reach, day + DAY_US)
         words = f"{clock(begin)} to {clock(end)} of its busiest day (which has {in_all:,} samples)"
@@ -121,18 +123,11 @@ def busy_window(pair: Pair, t: int) -> Window:
 
 
 def clock(local_us: int) -> str:
-    """Hours and minutes of a local time."""
     minutes = local_us % DAY_US // _MINUTE_US
     return f"{minutes // 60:02}:{minutes % 60:02}"
 
 
-def _most_samples(pair: Pair, t: int, window: Window) -> int:
-    sides = (pair.original, pair.released)
-    return max(len(rows_within(side, t, window, pair.timezone)) for side in sides)
-
-
 def rows_within(side: Trajectories, t: int, window: Window, timezone: str) -> Ints:
-    """A trajectory's samples in a window."""
     rows = np.arange(side.offsets[t], side.offsets[t + 1])
     local = local_times(side.at[rows], timezone)
     inside: Ints = rows[(local >= window.begin) & (local < window.end)]
@@ -148,8 +143,7 @@ _TRIP_LINES = (
 _BROAD = 2.2
 
 
-@dataclass(frozen=True)
-class Explained:
+class Explained(NamedTuple):
     """A picture of what the method did, and what it shows."""
 
     title: str
@@ -159,13 +153,12 @@ class Explained:
 
 def explained(case: Case, kind: str, box: CellBox, roads: RoadLines, seed: int) -> Explained | None:
     """What the method did, on one example; None where there is no such thing to show."""
-    if kind == "unlinked":
-        return pieces_explained(case, roads)
-    if kind == "generalised":
-        return areas_explained(case, roads)
-    if kind == "synthetic":
-        return trips_explained(case, box, roads, seed)
-    return None
+    drawn = {
+        "unlinked": lambda: pieces_explained(case, roads),
+        "generalised": lambda: areas_explained(case, roads),
+        "synthetic": lambda: trips_explained(case, box, roads, seed),
+    }
+    return drawn[kind]() if kind in drawn else None
 
 
 def pieces_explained(case: Case, roads: RoadLines) -> Explained | None:
@@ -275,7 +268,8 @@ def areas_explained(case: Case, roads: RoadLines) -> Explained | None:
     for west, north, numbers in corners.values():
         drawn.name(west, north, ", ".join(numbers), dx=3, dy=13)
     ends = np.array([release.trajectories.at[rows].min(), areas.until[rows].max()])
-    begin, end = map(_when, local_times(ends, case.timezone))
+    times = np.datetime64("2000-01-01", "us") + local_times(ends, case.timezone)
+    begin, end = (str(time)[:16].replace("T", " ") for time in times)
     words = (
         f"{len(rows)} of the {int(release.trajectories.lengths[t]):,} areas of one released trajectory, "
         f"numbered by time, from {begin} to {end}. It stands for {int(release.members[t]):,} objects: "
@@ -303,11 +297,6 @@ def _telling_areas(case: Case) -> Ints:
         if count + moved[first] > best:
             best, found = count + float(moved[first]), begin + first + np.arange(count)
     return found
-
-
-def _when(local_us: int) -> str:
-    day = np.datetime64("2000-01-01") + np.timedelta64(int(local_us) // DAY_US, "D")
-    return f"{day} {clock(int(local_us))}"
 
 
 # What an attacker sees who knows one sample.
@@ -374,7 +363,7 @@ def _follow_each(case: Case, chosen: Ints, rng: np.random.Generator) -> list[Fol
     attack = np.zeros(len(case), np.bool_)
     attack[chosen] = True
     claims = claim_linked(runs, links, known, sighted, attack)
-    told = right_ones(case, claims)
+    told = judge(case, claims)[1]
     found = []
     for u in chosen[known.offsets[chosen + 1] > known.offsets[chosen]]:
         position = known.offsets[u]
@@ -408,45 +397,29 @@ def followed_map(case: Case, seed: int, roads: RoadLines) -> Picture | None:
     drawn = Map.around(np.concatenate([x, true_x]), np.concatenate([y, true_y]))
     drawn.roads(roads)
     drawn.truth(true_x, true_y)
-    (_draw_areas if release.areas is not None else _draw_ways)(drawn, release, one)
-    drawn.star(case.x[one.known], case.y[one.known])
-    if release.areas is None:
-        drawn.crosses(x[~one.right], y[~one.right])
     right, wrong = int(one.right.sum()), int((~one.right).sum())
-    told = (
-        f"of {len(one.claim):,} samples that it claims, {right:,} tell where the person was (solid line) "
-        f"and {wrong:,} do not (dashed, crossed)"
-        if release.areas is None
-        else f"of {len(one.claim):,} areas that it claims, {right:,} tell where the person was (filled) "
-        f"and {wrong:,} do not, or not closely enough (dashed)"
-    )
+    if release.areas is not None:
+        for row, sure in zip(one.claim, one.right, strict=True):
+            corners = (areas.x_min[row], areas.y_min[row], areas.x_max[row], areas.y_max[row])
+            drawn.box_of(*corners, wrong=not sure)
+        told = (
+            f"of {len(one.claim):,} areas that it claims, {right:,} tell where the person was (filled) "
+            f"and {wrong:,} do not, or not closely enough (dashed)"
+        )
+    else:
+        edges = np.flatnonzero(np.diff(one.right)) + 1
+        for begin, end in pairwise([0, *edges.tolist(), len(one.right)]):
+            # a stretch goes on to where the next one begins: no gap between them
+            line = (INK, "solid") if one.right[begin] else (ACCENT, "dashed")
+            drawn.way(x[begin : end + 1], y[begin : end + 1], *line)
+        drawn.crosses(x[~one.right], y[~one.right])
+        told = (
+            f"of {len(one.claim):,} samples that it claims, {right:,} tell where the person was (solid "
+            f"line) and {wrong:,} do not (dashed, crossed)"
+        )
+    drawn.star(case.x[one.known], case.y[one.known])
     words = (
         f"A typical person. The attacker knows one sample (the star) and claims what goes on for {HOURS} "
         f"hours either way: {told}. Broad grey: where the person really was in that time."
     )
     return words, drawn.picture(words)
-
-
-def _draw_ways(drawn: Map, release: ReleaseSeen, one: Followed) -> None:
-    """What is right as a line, what is wrong dashed."""
-    x, y = release.x[one.claim], release.y[one.claim]
-    for begin, end, right in _stretches(one.right):
-        # a stretch goes on to where the next one begins: no gap between them
-        part = slice(begin, min(end + 1, len(x)))
-        drawn.way(x[part], y[part], *((INK, "solid") if right else (ACCENT, "dashed")))
-
-
-def _draw_areas(drawn: Map, release: ReleaseSeen, one: Followed) -> None:
-    """What is right filled, what is wrong dashed."""
-    areas = release.areas
-    assert areas is not None
-    for row, right in zip(one.claim, one.right, strict=True):
-        corners = (areas.x_min[row], areas.y_min[row], areas.x_max[row], areas.y_max[row])
-        drawn.box_of(*corners, wrong=not right)
-
-
-def _stretches(right: Flags) -> list[tuple[int, int, bool]]:
-    """Runs of claims that are right, or wrong: begin, end, which."""
-    edges = np.flatnonzero(np.diff(right)) + 1
-    bounds = [0, *edges.tolist(), len(right)]
-    return [(a, b, bool(right[a])) for a, b in pairwise(bounds) if b > a]

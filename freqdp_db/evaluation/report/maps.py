@@ -7,7 +7,7 @@ import io
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from markupsafe import Markup
@@ -102,8 +102,7 @@ def heat_png(counts: Ints, most: float) -> str:
     return "data:image/png;base64," + base64.b64encode(data.getvalue()).decode()
 
 
-@dataclass(frozen=True)
-class Heat:
+class Heat(NamedTuple):
     """A picture of how many samples lie where."""
 
     title: str
@@ -115,8 +114,7 @@ class Heat:
     """How many of them are not on it."""
 
 
-@dataclass(frozen=True)
-class Heats:
+class Heats(NamedTuple):
     """Pictures on one scale."""
 
     pictures: list[Heat]
@@ -190,7 +188,6 @@ class RoadLines:
         return len(self.offsets) - 1
 
     def within(self, box: CellBox) -> Ints:
-        """Those that may touch a box."""
         if not len(self):
             return np.zeros(0, np.int64)
         begins = self.offsets[:-1]

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyproj
@@ -24,14 +24,14 @@ from freqdp_db.db.builds import find_build
 from freqdp_db.db.connection import Database
 from freqdp_db.db.copy import POSTGRES_EPOCH_US
 from freqdp_db.db.datasets import DatasetRow, get_dataset
-from freqdp_db.db.ledger import entries
+from freqdp_db.db.ledger import budgets, entries
 from freqdp_db.db.names import format_relation
 from freqdp_db.db.published import ReleaseReader
 from freqdp_db.db.releases import ReleaseRow, list_releases, list_steps, load_metrics
 from freqdp_db.db.source_maps import read_roads
 from freqdp_db.errors import BadData, BadInput
 from freqdp_db.evaluation.attacks.exposure import is_exposure
-from freqdp_db.evaluation.evaluate import measure_published
+from freqdp_db.evaluation.evaluate import EXPOSED, LINKED, measure_published
 from freqdp_db.evaluation.figures import Curve, Picture, line_chart, render
 from freqdp_db.evaluation.pair import Case, Pair, load_case
 from freqdp_db.evaluation.report.counts import count_pictures
@@ -44,15 +44,19 @@ from freqdp_db.evaluation.report.examples import (
 from freqdp_db.evaluation.report.maps import Heats, RoadLines, box_of, heat_maps
 from freqdp_db.evaluation.report.words import (
     BESIDE,
+    Tone,
     Verdict,
     attackers,
     beside_attackers,
     by_group,
     counted,
+    judge_risk,
+    learnt_in_words,
     meaning_of,
     news_of,
     remark_of,
     series_rows,
+    strongest,
     verdicts_of,
 )
 from freqdp_db.evaluation.rules import RuleResult
@@ -65,7 +69,7 @@ from freqdp_db.model.documents import Document
 from freqdp_db.model.trajectories import Locations, PfTargets, Trajectories
 from freqdp_db.privacy.guarantee import stands_for
 from freqdp_db.progress import Progress
-from freqdp_db.release.catalogue import Published, find_published, whole_user
+from freqdp_db.release.catalogue import Published, find_published, not_covered_beside, whole_user
 from freqdp_db.release.export.notice import why_not_granted
 from freqdp_db.release.request import Request
 from freqdp_db.release.verification import require_published
@@ -88,8 +92,6 @@ _NOT_SHOWN: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Reported(Document):
-    """What was written."""
-
     release: str
     file: Path
     public: bool
@@ -97,7 +99,6 @@ class Reported(Document):
 
 
 def target(path: Path, overwrite: bool) -> Path:
-    """The file to write, or a refusal."""
     if path.exists() and not overwrite:
         raise BadInput(
             f"{path} is there already", remedy="name another file with [[out]], or say [[force]]"
@@ -132,7 +133,6 @@ def write_report(
 
 
 def written(path: Path, context: dict[str, Any]) -> Reported:
-    """Write the page."""
     words = {"meaning_of": meaning_of, "news_of": news_of, "remark_of": remark_of}
     drawn_by = {"drawn_by": freqdp_db.__version__}
     text = render("report.html", _NOT_SHOWN | words | drawn_by | context)
@@ -188,6 +188,7 @@ def _curators_facts(database: Database, release: ReleaseRow, trajectories: int) 
     entry = next(
         (e for e in reversed(account) if e.release == release.name and e.kind == "spend"), None
     )
+    recorded = list_steps(database, release.release_id)
     return facts(database, release, measured, trajectories) | {
         "public": False,
         "dataset": dataset.name,
@@ -203,7 +204,10 @@ def _curators_facts(database: Database, release: ReleaseRow, trajectories: int) 
         "software": release.software,
         "objects": build.trajectories,
         "build": build,
-        "steps": _steps(database, release, request),
+        "steps": [
+            (step.words, step.describe(row.drawn, row.counts or {}))
+            for step, row in zip(request.method.steps, recorded, strict=True)
+        ],
         "user_level": {m: whole_user(cost) for m, cost in (release.user_level or {}).items()},
         "timings": dict(release.timings or {}),
         "command": f"freqdp anonymize {shlex.quote(dataset.name)} {request.command()}",
@@ -215,20 +219,9 @@ _MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d)(?::00)?\+00:00")
 
 def in_plain_times(text: Any) -> Any:
     """A value with times as people read them: `2024-05-06 22:00 UTC`."""
-    return (
-        _MOMENT.sub(r"\1 \2 UTC", text).replace("UTC/", "UTC to ")
-        if isinstance(text, str)
-        else text
-    )
-
-
-def _steps(database: Database, release: ReleaseRow, request: Request) -> list[tuple[str, str]]:
-    """What each step changed, and what it did."""
-    recorded = list_steps(database, release.release_id)
-    return [
-        (step.words, step.describe(row.drawn, row.counts or {}))
-        for step, row in zip(request.method.steps, recorded, strict=True)
-    ]
+    if not isinstance(text, str):
+        return text
+    return _MOMENT.sub(r"\1 \2 UTC", text).replace("UTC/", "UTC to ")
 
 
 def _comparison(
@@ -236,13 +229,20 @@ def _comparison(
 ) -> list[dict[str, Any]]:
     """This release and the others of the same build that were measured."""
     columns = [{"name": release.name, "method": release.method, "values": measured}]
-    for other in list_releases(database):
-        same = other.build_id == release.build_id and other.release_id != release.release_id
-        if same and other.state == "published":
-            values = {m.name: m.value for m in load_metrics(database, other.release_id)}
-            if values:
-                columns.append({"name": other.name, "method": other.method, "values": values})
+    for other in _others(database, release):
+        values = {m.name: m.value for m in load_metrics(database, other.release_id)}
+        if other.build_id == release.build_id and values:
+            columns.append({"name": other.name, "method": other.method, "values": values})
     return columns
+
+
+def _others(database: Database, release: ReleaseRow) -> list[ReleaseRow]:
+    """The other published releases."""
+    return [
+        other
+        for other in list_releases(database)
+        if other.state == "published" and other.release_id != release.release_id
+    ]
 
 
 def _attacked(measured: Mapping[str, float]) -> dict[str, Any]:
@@ -284,28 +284,21 @@ def _pictures(
     with progress.stage("follow somebody"):
         followed = followed_map(case, _SEED, roads)
     shown: dict[str, Any] = {
-        "heats": heats,
-        "followed": followed,
-        "explained": example,
-        "on_roads": bool(len(roads)),
-    }
+        "heats": heats, "followed": followed, "explained": example, "on_roads": bool(len(roads)),
+    }  # fmt: skip
     if kind != "edited":
         return shown
     with progress.stage("draw edits"):
-        return shown | _edit_pictures(case.pair, roads, signature)
-
-
-def _edit_pictures(pair: Pair, roads: RoadLines, signature: int) -> dict[str, Any]:
-    """What was taken out and put in, where trajectories are the objects'."""
-    edited = edited_samples(pair)
-    kept = 1 - edited.deleted.mean() if len(edited.deleted) else 0.0
-    gone = int((pair.original.lengths > 0).sum() - (pair.released.lengths > 0).sum())
-    return {
-        "left": f"{kept:.1%} of the original samples are left."
-        + (f" {gone:,} objects have no sample left." if gone else ""),
-        "charts": [chart for chart in frequency_charts(pair, signature) if chart[1]],
-        "maps": trajectory_maps(pair, edited, roads),
-    }
+        pair = case.pair
+        edited = edited_samples(pair)
+        kept = 1 - edited.deleted.mean() if len(edited.deleted) else 0.0
+        gone = int((pair.original.lengths > 0).sum() - (pair.released.lengths > 0).sum())
+        left = f" {gone:,} objects have no sample left." if gone else ""
+        return shown | {
+            "left": f"{kept:.1%} of the original samples are left.{left}",
+            "charts": [chart for chart in frequency_charts(pair, signature) if chart[1]],
+            "maps": trajectory_maps(pair, edited, roads),
+        }
 
 
 # Charts: frequencies before and after, and what attackers learn from windows of a series.
@@ -336,24 +329,16 @@ def frequency_charts(pair: Pair, signature: int) -> list[Picture]:
     many = np.maximum(np.bincount(position, minlength=_RANKS), 1)
     old = np.bincount(position, weights=before.pf[listed], minlength=_RANKS) / many
     new = np.bincount(position, weights=kept, minlength=_RANKS) / many
-    x = list(range(1, _RANKS + 1))
+    x = range(1, _RANKS + 1)
     pf_title = f"How often an object visits its {_RANKS} most revealing places (PF), mean"
+    means = [Curve("before", x, old.tolist()), Curve("after", x, new.tolist(), dashed=True)]
     return [
         (tf_title, line_chart(tf_title, curves, "rank of the place", "objects", log=True)),
-        (
-            pf_title,
-            line_chart(
-                pf_title,
-                [Curve("before", x, old.tolist()), Curve("after", x, new.tolist(), dashed=True)],
-                "rank of the place by weight",
-                "samples",
-            ),
-        ),
+        (pf_title, line_chart(pf_title, means, "rank of the place by weight", "samples")),
     ]
 
 
-@dataclass(frozen=True)
-class OverSeries:
+class OverSeries(NamedTuple):
     """What attackers learn who have several windows of the series."""
 
     words: str
@@ -432,7 +417,6 @@ def write_table_report(
     roads: RoadTable | None,
     progress: Progress,
 ) -> Path:
-    """Write the page of a table that was judged."""
     build = find_build(database, dataset.require_build())
     lines = _road_lines(database, roads, judged.srid)
     context = {
@@ -492,7 +476,12 @@ def write_public_report(
         "public": True,
         "dataset": release.dataset,
         "price": _price(release.guarantee),
-        "parameters": {k: in_plain_times(_word(v)) for k, v in release.parameters.items()},
+        "parameters": {
+            name: {True: "yes", False: "no"}[value]
+            if isinstance(value, bool)
+            else in_plain_times(value)
+            for name, value in release.parameters.items()
+        },
         "groups": by_group(list(measured)),
         "comparison": [{"name": release.name, "method": release.method, "values": measured}],
         "ledger_hash": release.ledger_head,
@@ -542,7 +531,6 @@ def _in_metres(reader: ReleaseReader, x: Metres, y: Metres) -> tuple[Metres, Met
 
 
 def heats_of(pair: Pair) -> Heats:
-    """Where the released samples are."""
     x, y = (side[pair.released.location] for side in (pair.locations.x, pair.locations.y))
     return heat_maps([("the release", x, y)], box_of(x, y), pitch_of(pair.locations))
 
@@ -562,7 +550,6 @@ def pitch_of(places: Locations) -> float | None:
 
 
 def _price(guarantee: dict[str, Any]) -> str:
-    """What was claimed for what, in words."""
     claimed = [
         f"epsilon {part['claimed_epsilon']} for {part['unit']}"
         for part in guarantee["artefacts"].values()
@@ -571,5 +558,160 @@ def _price(guarantee: dict[str, Any]) -> str:
     return "; ".join(claimed) or "nothing"
 
 
-def _word(value: Any) -> Any:
-    return ("yes" if value else "no") if isinstance(value, bool) else value
+# The page for a data protection officer: what a release publishes, and what can be learnt from it.
+#
+# It follows the three questions of the Article 29 Working Party (Opinion 05/2014, WP216): can somebody be
+# singled out, can records of somebody be linked, can something be inferred about somebody. What is proved
+# and what was only measured stand apart.
+
+
+_SINGLED_OUT: dict[str, tuple[str, Tone, str]] = {
+    "edited": ("yes", "bad", "Each trajectory is the record of one object."),
+    "unlinked": (
+        "in part",
+        "middling",
+        "Each piece or sample is the record of one object, but no id says which belong together.",
+    ),
+    "generalised": (
+        "not by its rows",
+        "middling",
+        "Each trajectory stands for at least {k} objects. Nothing is proved about an attacker who knows "
+        "more.",
+    ),
+}
+_PROVED = (
+    "No row is the record of an object, and what anybody can conclude about one object is bounded by the "
+    "guarantee above, whatever else they know."
+)
+_SINGLING = ("unicity", "unicity.place", "exposure.x.1", "exposure.x.4", "home")
+_LINKING = (LINKED, "relink", "habits", "exposure.habits")
+_INFERRING = (EXPOSED, "exposure.near.1", "exposure.near.10", "membership.auc", "edits.auc")
+
+
+class Question(NamedTuple):
+    """One of the three, with its answer, what is proved, and what was measured."""
+
+    title: str
+    asks: str
+    answer: str
+    tone: Tone
+    reason: str
+    measured: list[tuple[str, str, float]]
+    """What it is, its metric, its value."""
+
+
+def write_evidence(
+    database: Database, release: ReleaseRow, *, out: Path, overwrite: bool
+) -> Reported:
+    """Write the page; all of it or nothing."""
+    require_published(release, "reported")
+    path = target(out, overwrite)
+    text = render("evidence.html", evidence(database, release))
+    path.write_text(text, "utf-8")
+    return Reported(release.name, path.resolve(), False, len(text.encode()))
+
+
+def evidence(database: Database, release: ReleaseRow) -> dict[str, Any]:
+    """What the page is filled in with."""
+    request = Request.of(release)
+    dataset = get_dataset(database, release.dataset_id)
+    measured = {m.name: m.value for m in load_metrics(database, release.release_id)}
+    readers = "curators only, until it is approved" if release.held else "curators only"
+    if release.granted:
+        readers = "analysts (members of freqdp_analyst) and curators"
+    learnt = attackers(measured)
+    strongest_of = f"the strongest of {len(learnt)} simulated attackers"
+    return {
+        "release": release,
+        "dataset": dataset,
+        "build": find_build(database, release.build_id),
+        "method": find_method(release.method),
+        "tables": [
+            format_relation(database.settings.release_schema, relation)
+            for relation in release.relation_names
+        ],
+        "kept": ", ".join(request.kept_names),
+        "parameters": {key: in_plain_times(value) for key, value in request.shown()},
+        "readers": readers,
+        "unit": release.guarantee.get("object", dataset.protected.words),
+        "proved": guarantees_objects(release),
+        "price": request.price(dataset.protected),
+        "budgets": [budget.in_words for budget in budgets(database, dataset.account_id)],
+        "questions": questions_of(release, measured),
+        "attackers": learnt,
+        "measured": measured,
+        "strongest": f"{strongest_of}, {learnt_in_words(measured)}" if learnt else None,
+        "news_of": news_of,
+        "others": [
+            other
+            for other in _others(database, release)
+            if get_dataset(database, other.dataset_id).account_id == dataset.account_id
+        ],
+        "not_covered": not_covered_beside(database, release),
+        "drawn_by": freqdp_db.__version__,
+    }
+
+
+def guarantees_objects(release: ReleaseRow) -> bool:
+    """Whether something is proved for one object with its data: synthetic releases and counts."""
+    guarantee = release.guarantee
+    return str(guarantee["unit"]).startswith("person") and not guarantee["seeded"]
+
+
+def questions_of(release: ReleaseRow, measured: Mapping[str, float]) -> list[Question]:
+    """The three questions, answered from the kind of the release and from what was measured."""
+    proved = guarantees_objects(release)
+    return [
+        Question(
+            "Singling out",
+            "Can the records of one individual be isolated?",
+            *_singled_out(release, proved=proved),
+            _values(_SINGLING, measured),
+        ),
+        Question(
+            "Linkability",
+            "Can records of the same individual be linked, here or with other data?",
+            *_by_measure(_LINKING, measured, proved=proved),
+            _values(_LINKING, measured),
+        ),
+        Question(
+            "Inference",
+            "Can more about an individual be deduced than was known before?",
+            *_by_measure((EXPOSED,), measured, proved=proved),
+            _values(_INFERRING, measured),
+        ),
+    ]
+
+
+def _singled_out(release: ReleaseRow, *, proved: bool) -> tuple[str, Tone, str]:
+    if proved:
+        return "no, within the bound", "good", _PROVED
+    if release.kind not in _SINGLED_OUT:
+        return "unknown", "unknown", "Nothing is proved of this release: its noise was seeded."
+    answer, tone, reason = _SINGLED_OUT[release.kind]
+    return answer, tone, reason.format(k=stands_for(release.guarantee))
+
+
+def _by_measure(
+    names: Iterable[str], measured: Mapping[str, float], *, proved: bool
+) -> tuple[str, Tone, str]:
+    """By the guarantee if there is one, else by the largest of these metrics."""
+    if proved:
+        return "no, within the bound", "good", _PROVED
+    there = [name for name in names if name in measured]
+    if not there:
+        reason = (
+            "None of the attackers of this kind has anything to work on in such a release."
+            if EXPOSED in measured
+            else "This release has not been measured."
+        )
+        return "not measured", "unknown", reason
+    worst = strongest(measured, there)
+    answer, tone = judge_risk(measured[worst])
+    what = meaning_of(worst).what
+    found = f"{what[0].lower()}{what[1:]}, {measured[worst]:.1%}"
+    return answer, tone, f"Measured, not proved: {found}. Other attackers may do better."
+
+
+def _values(names: Iterable[str], measured: Mapping[str, float]) -> list[tuple[str, str, float]]:
+    return [(meaning_of(name).what, name, measured[name]) for name in names if name in measured]

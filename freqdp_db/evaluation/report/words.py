@@ -109,7 +109,11 @@ def verdicts(
 
     name: of the release. no_ways: why it has none that could be put back together.
     """
-    return [_found(values, name), _useful(values, name), _recoverable(values, name, no_ways)]
+    return [
+        Verdict("Could someone be found in it?", *_found(values, name)),
+        Verdict("Is it still good for analysis?", *_useful(values, name)),
+        Verdict("Could the original be put back together?", *_recoverable(values, name, no_ways)),
+    ]
 
 
 def verdicts_of(release: ReleaseRow, values: Mapping[str, float]) -> list[Verdict]:
@@ -160,7 +164,6 @@ def strongest(values: Mapping[str, float], attacks: Iterable[str]) -> str:
 
 
 def counted(number: int, what: str) -> str:
-    """1 window, 2 windows."""
     return f"{number:,} {what}{'s' * (number != 1)}"
 
 
@@ -226,16 +229,18 @@ _BESIDE_ATTACKERS = {
 
 
 def beside_attackers(values: Mapping[str, float]) -> list[str]:
-    """What else was learnt, in sentences."""
     return [
         words.format(values[name]) for name, words in _BESIDE_ATTACKERS.items() if name in values
     ]
 
 
-def _found(values: Mapping[str, float], name: str) -> Verdict:
-    question = "Could someone be found in it?"
+_Answer = tuple[str, str, float | None, str, Tone]
+"""A verdict, without its question."""
+
+
+def _found(values: Mapping[str, float], name: str) -> _Answer:
     if EXPOSED not in values:
-        return Verdict(question, "not measured", EXPOSED, None, f"Run freqdp evaluate {name}.")
+        return "not measured", EXPOSED, None, f"Run freqdp evaluate {name}.", "unknown"
     learnt = values[EXPOSED]
     best = strongest(values, filter(is_exposure, values))
     answer, tone = judge_risk(learnt)
@@ -245,85 +250,64 @@ def _found(values: Mapping[str, float], name: str) -> Verdict:
     if LINKED in values:
         by = strongest(values, filter(is_linking, values))
         meaning += f" One {attack_in_words(by)} links {values[LINKED]:.1%} to the right trajectory."
-    return Verdict(question, answer, best, learnt, meaning, tone)
+    return answer, best, learnt, meaning, tone
 
 
-def _useful(values: Mapping[str, float], name: str) -> Verdict:
-    question = "Is it still good for analysis?"
-    if "inf" not in values and "density" in values:
-        return _useful_in_all(question, values["density"], values["flow"])
-    if "query_error" not in values:
-        missing = f"Run freqdp evaluate {name}."
-        return Verdict(question, "not measured", "query_error", None, missing)
-    error, lost, hotspot = values["query_error"], values.get("inf"), values["hotspot"]
+def _useful(values: Mapping[str, float], name: str) -> _Answer:
+    in_all = "inf" not in values and "density" in values
+    if not in_all and "query_error" not in values:
+        return "not measured", "query_error", None, f"Run freqdp evaluate {name}.", "unknown"
+    density = values.get("density", 0.0)
+    apart = (
+        f"The density of samples by place and hour differs from the original by {density:.3f} (0: the "
+        "same, 0.693: nothing in common)"
+    )
+    if in_all:
+        # released trajectories are not the objects': what is counted over all of them
+        answer, tone = _judge(density, _USEFUL)
+        flow = values["flow"]
+        if tone == "good" and round(flow, 3) >= _FLOWS_OFF:
+            answer, tone = "for places and times, less for flows", "middling"
+        meaning = (
+            f"{apart}; the shares of the 100 largest flows are off by {flow:.1%}{_of_itself(flow)} on "
+            "average. Trajectories do not correspond to objects: do not count objects by them."
+        )
+        return answer, "density", density, meaning, tone
+    error, hotspot = values["query_error"], values["hotspot"]
     # counts of objects may stay where most samples are gone: the worse of the two is the answer
-    worse = max(("query_error", "density"), key=lambda name: values.get(name, 0.0))
+    worse = "query_error" if error >= density else "density"
     answer, tone = _judge(values[worse], _USEFUL)
-    return Verdict(
-        question,
-        answer,
-        worse,
-        values[worse],
+    meaning = (
         f"A count of objects in an area is off by {error:.1%}{_of_itself(error)} in the median, and the "
         f"busiest areas keep their order with a rank correlation of {hotspot:.2f}."
-        + ("" if worse == "query_error" else f" {_apart(values[worse])}.")
-        + ("" if lost is None else f" {lost:.1%} of each object's samples are gone."),
-        tone,
     )
+    if worse == "density":
+        meaning += f" {apart}."
+    if "inf" in values:
+        meaning += f" {values['inf']:.1%} of each object's samples are gone."
+    return answer, worse, values[worse], meaning, tone
 
 
 def _of_itself(error: float) -> str:
     return " (more than the count itself)" if error > 1 else ""
 
 
-def _apart(density: float) -> str:
-    return (
-        f"The density of samples by place and hour differs from the original by {density:.3f} (0: the "
-        "same, 0.693: nothing in common)"
-    )
-
-
-def _useful_in_all(question: str, density: float, flow: float) -> Verdict:
-    """Where released trajectories are not the objects': what is counted over all of them."""
-    answer, tone = _judge(density, _USEFUL)
-    if tone == "good" and round(flow, 3) >= _FLOWS_OFF:
-        answer, tone = "for places and times, less for flows", "middling"
-    return Verdict(
-        question,
-        answer,
-        "density",
-        density,
-        f"{_apart(density)}; the shares of the 100 largest flows are off by {flow:.1%}{_of_itself(flow)} "
-        "on average. "
-        "Trajectories do not correspond to objects: do not count objects by them.",
-        tone,
-    )
-
-
-def _recoverable(values: Mapping[str, float], name: str, no_ways: str | None) -> Verdict:
-    question = "Could the original be put back together?"
+def _recoverable(values: Mapping[str, float], name: str, no_ways: str | None) -> _Answer:
     if no_ways is not None:
-        return Verdict(question, "does not apply", "recovery.f", None, no_ways, "moot")
+        return "does not apply", "recovery.f", None, no_ways, "moot"
     if "recovery.f" not in values:
-        return Verdict(
-            question,
-            "not measured",
-            "recovery.f",
-            None,
+        needs = (
             f"This needs roads (freqdp evaluate {name} --roads schema.table) and a release with one "
-            "trajectory for each object.",
+            "trajectory for each object."
         )
+        return "not measured", "recovery.f", None, needs, "unknown"
     f, precision, recall = (values[f"recovery.{n}"] for n in ("f", "precision", "recall"))
     answer, tone = _judge(f, _RECOVERED)
-    return Verdict(
-        question,
-        answer,
-        "recovery.f",
-        f,
+    meaning = (
         f"Map matching the release recovers {recall:.1%} of the road kilometres that were driven, and "
-        f"{precision:.1%} of what it recovers is right (F {f:.3f}).",
-        tone,
+        f"{precision:.1%} of what it recovers is right (F {f:.3f})."
     )
+    return answer, "recovery.f", f, meaning, tone
 
 
 _LOWER, _HIGHER = "lower is more private", "higher is more private"
@@ -336,8 +320,6 @@ GROUPS = (LEARNT, WHO_IS_LINKED, OTHERWISE, USE, BESIDE)
 
 @dataclass(frozen=True)
 class Meaning:
-    """Of one metric."""
-
     group: str
     what: str
     good: str
@@ -431,6 +413,13 @@ _ENDINGS = {
 }
 
 
+_OF_COUNTS = {
+    "coverage": ("rows whose 95 % interval holds the bounded count", "0.95 is right"),
+    "error": ("median relative error of the 100 largest", _LOWER),
+    "lost": ("share that is not counted because of bounds", _LOWER),
+}
+
+
 def meaning_of(name: str) -> Meaning:
     """Of any metric; one that another version measured has its name for words."""
     if name.startswith("series."):
@@ -447,33 +436,16 @@ def meaning_of(name: str) -> Meaning:
             return Meaning(BESIDE, f"{of.what}: {words}", "")
     if name.startswith("la_"):
         return Meaning(WHO_IS_LINKED, f"linked by one {attack_in_words(name)}", _LOWER)
-    return _of_a_family(name) or Meaning(BESIDE, name, "")
-
-
-def _of_a_family(name: str) -> Meaning | None:
-    family = name.partition(".")[0]
     stem, _, last = name.rpartition(".")
-    if family == "counts":
-        return _of_counts(name)
-    if last == "unprotected" and stem in _SAID:
+    if name.startswith("counts."):
+        _, what, *where = name.split(".")
+        words, good = _OF_COUNTS[what]
+        return Meaning(USE, f"{words}: {', '.join(where)}", good)
+    if stem in _SAID and last == "unprotected":
         return Meaning(BESIDE, f"{_SAID[stem].what}, on the same counts without noise", "")
-    if family == "membership":
-        of = _SAID.get(stem)
-        return None if of is None else Meaning(BESIDE, f"{of.what}: by {last}", _LOWER)
-    return None
-
-
-def _of_counts(name: str) -> Meaning:
-    """Of `counts.coverage.visits.zone` and its like."""
-    _, what, *of = name.split(".")
-    where = ", ".join(of)
-    if what == "coverage":
-        return Meaning(
-            USE, f"rows whose 95 % interval holds the bounded count: {where}", "0.95 is right"
-        )
-    if what == "error":
-        return Meaning(USE, f"median relative error of the 100 largest: {where}", _LOWER)
-    return Meaning(USE, f"share that is not counted because of bounds: {where}", _LOWER)
+    if stem in _SAID and name.startswith("membership."):
+        return Meaning(BESIDE, f"{_SAID[stem].what}: by {last}", _LOWER)
+    return Meaning(BESIDE, name, "")
 
 
 _ERRORS = ("query_error", "flow")
