@@ -10,6 +10,7 @@ trajectory with its nearest segment, ties by position; and the cells to visit, n
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,15 +21,11 @@ from numba import njit
 
 from freqdp_db.engines.ranges import add, join, joined, map_ranges, merged
 from freqdp_db.model.arrays import Ids, Ints, Metres, offsets_from, rows_of
-from freqdp_db.model.kernels import longer
 from freqdp_db.model.trajectories import Locations, Trajectories
 from freqdp_db.search.grid import Filed, Grid, file_trajectories, piece_of
 
 ANYWHERE = 1e300
 """Squared metres: the limit while the list is not full."""
-ROOM = 256
-"""Places of a fresh queue. Who pushes sees to it that there is room (`longer`): handing a queue back
-with every push would count a reference each time, with an atomic operation."""
 
 
 @dataclass(frozen=True)
@@ -257,58 +254,26 @@ def _sink(best_t, best_p, best_d, slot, rank, held, i):  # type: ignore[no-untyp
         i = worst
 
 
-# The queue: cells to visit.
+# The queue of cells to visit: (squared distance, turn) of each, in a heap.
 
 
-@njit(cache=True, inline="always")
-def _before(d_a, n_a, d_b, n_b):  # type: ignore[no-untyped-def]
-    """Order of visits: by distance; then nodes >= 0 first; then the one further from 0.
+_SEGMENTS = 1 << 62
+
+
+@njit(cache=True)
+def _turn_of(node):  # type: ignore[no-untyped-def]
+    """Which of equally near nodes comes first, as a number.
 
     Nodes are numbered from the root on, so that of equally near ones (0 for all cells around q)
     subtrees (n >= 0) come before segments (n < 0) and fine cells before coarse: a tight bound is
     found before the long segments are looked at.
     """
-    if d_a != d_b:
-        return d_a < d_b
-    if (n_a >= 0) != (n_b >= 0):
-        return n_a >= 0
-    return n_a > n_b if n_a >= 0 else n_a < n_b
+    return -node if node >= 0 else _SEGMENTS + node
 
 
 @njit(cache=True)
-def push(queue_d, queue_n, size, distance2, node):  # type: ignore[no-untyped-def]
-    """Add to the queue (a heap, first to visit on top); how many wait now."""
-    i = size
-    while i > 0:
-        up = (i - 1) // 2
-        if not _before(distance2, node, queue_d[up], queue_n[up]):
-            break
-        queue_d[i], queue_n[i] = queue_d[up], queue_n[up]
-        i = up
-    queue_d[i], queue_n[i] = distance2, node
-    return size + 1
-
-
-@njit(cache=True)
-def pop(queue_d, queue_n, size):  # type: ignore[no-untyped-def]
-    """Take the first from the queue, which the caller has read at 0; how many wait now."""
-    size -= 1
-    distance2, node = queue_d[size], queue_n[size]
-    i = 0
-    while True:
-        child = 2 * i + 1
-        if child >= size:
-            break
-        if child + 1 < size and _before(
-            queue_d[child + 1], queue_n[child + 1], queue_d[child], queue_n[child]
-        ):
-            child += 1
-        if not _before(queue_d[child], queue_n[child], distance2, node):
-            break
-        queue_d[i], queue_n[i] = queue_d[child], queue_n[child]
-        i = child
-    queue_d[i], queue_n[i] = distance2, node
-    return size
+def _node_of(turn):  # type: ignore[no-untyped-def]
+    return -turn if turn <= 0 else turn - _SEGMENTS
 
 
 # Distances, as every kernel computes them: no fastmath, losses in whole millimetres.
@@ -382,7 +347,6 @@ def box_squared_distance(px, py, x_min, y_min, x_max, y_max):  # type: ignore[no
 
 _LARGE, _SMALL = 256, 16
 """Rows of a block."""
-_BELOW = 5  # a cell's own segments and its four children
 _NO_RANK = np.iinfo(np.int32).max
 """Worse than every rank."""
 
@@ -512,7 +476,6 @@ def _nearest_range(  # type: ignore[no-untyped-def]
     out_t, out_p = given_t[begin : offsets[last]].copy(), given_p[begin : offsets[last]].copy()
     out_d, out_held = given_d[begin : offsets[last]].copy(), given[first:last].copy()
     skipped, listed, slot = unmarked(len(rank)), unmarked(len(rank)), unmarked(len(rank))
-    queue_d, queue_n = np.empty(ROOM, np.float64), np.empty(ROOM, np.int64)
     distances, cells = 0, 0
     for q in range(first, last):
         if offsets[q] == offsets[q + 1]:
@@ -527,17 +490,12 @@ def _nearest_range(  # type: ignore[no-untyped-def]
             listed[best_t[i]] = q
             slot[best_t[i]] = i
         limit2, worst_rank = limit_of(best_d, held), _worst_rank(best_t, best_d, held, rank)
-        size = push(queue_d, queue_n, 0, 0.0, 0)
-        while size > 0 and queue_d[0] <= limit2:
-            node = queue_n[0]
-            size = pop(queue_d, queue_n, size)
+        queue = [(0.0, 0)]
+        while len(queue) > 0 and queue[0][0] <= limit2:
+            node = _node_of(heapq.heappop(queue)[1])
             cells += 1
             if node >= 0:
-                if len(queue_d) < size + _BELOW:
-                    queue_d, queue_n = longer(queue_d, 0), longer(queue_n, 0)
-                size = _push_below(
-                    px, py, node, child_offsets, box, tree_box, rows, limit2, queue_d, queue_n, size
-                )
+                _push_below(px, py, node, child_offsets, box, tree_box, rows, limit2, queue)
                 continue
             node = -1 - node
             for i in range(rows[node], rows[node + 1], _LARGE):
@@ -600,16 +558,13 @@ def _distance2(px, py, box, i):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _push_below(  # type: ignore[no-untyped-def]
-    px, py, node, child_offsets, box, tree_box, rows, limit2, queue_d, queue_n, size
-):
+def _push_below(px, py, node, child_offsets, box, tree_box, rows, limit2, queue):  # type: ignore[no-untyped-def]
     """Queue a cell's own segments (-1 - its number) and its children (their numbers)."""
     if rows[node] < rows[node + 1]:
         d2 = _distance2(px, py, box, node)
         if d2 <= limit2:
-            size = push(queue_d, queue_n, size, d2, -1 - node)
+            heapq.heappush(queue, (d2, _turn_of(-1 - node)))
     for c in range(child_offsets[node, 0], child_offsets[node, 1]):
         d2 = _distance2(px, py, tree_box, c)
         if d2 <= limit2:
-            size = push(queue_d, queue_n, size, d2, c)
-    return size
+            heapq.heappush(queue, (d2, _turn_of(c)))
