@@ -345,7 +345,7 @@ def box_squared_distance(px, py, x_min, y_min, x_max, y_max):  # type: ignore[no
     return dx * dx + dy * dy
 
 
-_LARGE, _SMALL = 256, 16
+_BLOCK = 32
 """Rows of a block."""
 _NO_RANK = np.iinfo(np.int32).max
 """Worse than every rank."""
@@ -367,8 +367,7 @@ class SegmentIndex:
     """All segments of a set of trajectories, filed in pieces."""
 
     grid: Grid
-    large: Blocks
-    small: Blocks
+    blocks: Blocks
     ends: Metres
     owner: Ids
     position: Ids
@@ -386,29 +385,23 @@ def index_filed(filed: Filed, rank: Ints) -> SegmentIndex:
     """Fit a box to every block of what is filed."""
     grid, segments = filed.grid, filed.segments
     owner, position = segments.trajectory[filed.row], segments.position[filed.row]
-    of_row = rank[owner]
-    large, small = (_cut_into_blocks(filed, of_row, size) for size in (_LARGE, _SMALL))
-    return SegmentIndex(grid, large, small, filed.ends, owner, position, rank)
-
-
-def _cut_into_blocks(filed: Filed, rank: Ints, size: int) -> Blocks:
-    """rank: of the trajectory of each row."""
-    rows = filed.grid.segment_offsets
-    parts = map_ranges(_fit, rows, rows, size, filed.ends, filed.part, rank)
-    return Blocks(offsets_from(-(-np.diff(rows) // size)), *joined(parts))
+    rows = grid.segment_offsets
+    parts = map_ranges(_fit, rows, rows, filed.ends, filed.part, rank[owner])
+    blocks = Blocks(offsets_from(-(-np.diff(rows) // _BLOCK)), *joined(parts))
+    return SegmentIndex(grid, blocks, filed.ends, owner, position, rank)
 
 
 @njit(nogil=True, cache=True)
-def _fit(first, last, rows, size, ends, part, rank):  # type: ignore[no-untyped-def]
+def _fit(first, last, rows, ends, part, rank):  # type: ignore[no-untyped-def]
     """The columns `strip` and `best_rank` of the cells of a range."""
     count = 0
     for cell in range(first, last):
-        count += -((rows[cell] - rows[cell + 1]) // size)
+        count += -((rows[cell] - rows[cell + 1]) // _BLOCK)
     strip, best_rank = np.empty((count, 6), np.float64), np.empty(count, np.int64)
     b = 0
     for cell in range(first, last):
-        for lo in range(rows[cell], rows[cell + 1], size):
-            hi = min(lo + size, rows[cell + 1])
+        for lo in range(rows[cell], rows[cell + 1], _BLOCK):
+            hi = min(lo + _BLOCK, rows[cell + 1])
             ux, uy = _common_direction(ends, lo, hi)
             along_min = across_min = np.inf
             along_max = across_max = -np.inf
@@ -459,7 +452,7 @@ def search_index(index: SegmentIndex, best: BestLists, chosen: Ints | None = Non
     grid = index.grid
     arrays = (
         grid.child_offsets, grid.box, grid.tree_box, grid.segment_offsets,
-        *index.large, *index.small, index.ends, index.owner, index.position,
+        *index.blocks, index.ends, index.owner, index.position,
     )  # fmt: skip
     best.search(_nearest_range, arrays, chosen)
 
@@ -467,7 +460,7 @@ def search_index(index: SegmentIndex, best: BestLists, chosen: Ints | None = Non
 @njit(nogil=True, cache=True)
 def _nearest_range(  # type: ignore[no-untyped-def]
     first, last, asked, lists, child_offsets, box, tree_box, rows,
-    large_at, large, large_rank, small_at, small, small_rank,
+    block_at, strip, best_rank,
     ends, owner, position,
 ):  # fmt: skip
     x, y, offsets, skip_offsets, skip, rank = asked
@@ -498,39 +491,35 @@ def _nearest_range(  # type: ignore[no-untyped-def]
                 _push_below(px, py, node, child_offsets, box, tree_box, rows, limit2, queue)
                 continue
             node = -1 - node
-            for i in range(rows[node], rows[node + 1], _LARGE):
-                b = large_at[node] + (i - rows[node]) // _LARGE
-                if large_rank[b] > worst_rank or _strip_distance2(px, py, large, b) > limit2:
+            for lo in range(rows[node], rows[node + 1], _BLOCK):
+                b = block_at[node] + (lo - rows[node]) // _BLOCK
+                if best_rank[b] > worst_rank or _strip_distance2(px, py, strip, b) > limit2:
                     continue
-                for lo in range(i, min(i + _LARGE, rows[node + 1]), _SMALL):
-                    b = small_at[node] + (lo - rows[node]) // _SMALL
-                    if small_rank[b] > worst_rank or _strip_distance2(px, py, small, b) > limit2:
+                hi = min(lo + _BLOCK, rows[node + 1])
+                distances += hi - lo
+                for r in range(lo, hi):
+                    ax, ay, bx, by = ends[r, 0], ends[r, 1], ends[r, 2], ends[r, 3]
+                    if rough_squared_distance(px, py, ax, ay, bx, by) > limit2:
                         continue
-                    hi = min(lo + _SMALL, rows[node + 1])
-                    distances += hi - lo
-                    for r in range(lo, hi):
-                        ax, ay, bx, by = ends[r, 0], ends[r, 1], ends[r, 2], ends[r, 3]
-                        if rough_squared_distance(px, py, ax, ay, bx, by) > limit2:
-                            continue
-                        t = owner[r]
-                        if skipped[t] == q or rank[t] > worst_rank:
-                            continue
-                        loss = to_mm(squared_distance(px, py, ax, ay, bx, by))
-                        held = offer(
-                            best_t,
-                            best_p,
-                            best_d,
-                            listed,
-                            slot,
-                            rank,
-                            q,
-                            held,
-                            t,
-                            position[r],
-                            loss,
-                        )
-                        limit2 = limit_of(best_d, held)
-                        worst_rank = _worst_rank(best_t, best_d, held, rank)
+                    t = owner[r]
+                    if skipped[t] == q or rank[t] > worst_rank:
+                        continue
+                    loss = to_mm(squared_distance(px, py, ax, ay, bx, by))
+                    held = offer(
+                        best_t,
+                        best_p,
+                        best_d,
+                        listed,
+                        slot,
+                        rank,
+                        q,
+                        held,
+                        t,
+                        position[r],
+                        loss,
+                    )
+                    limit2 = limit_of(best_d, held)
+                    worst_rank = _worst_rank(best_t, best_d, held, rank)
         out_held[q - first] = held
     return out_t, out_p, out_d, out_held, distances, cells
 
