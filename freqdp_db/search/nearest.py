@@ -20,7 +20,7 @@ import numpy as np
 from numba import njit
 
 from freqdp_db.engines.ranges import add, join, joined, map_ranges, merged
-from freqdp_db.model.arrays import Ids, Ints, Metres, offsets_from, rows_of
+from freqdp_db.model.arrays import Ids, Ints, Metres, offsets_from, owners, rows_of, within
 from freqdp_db.model.trajectories import Locations, Trajectories
 from freqdp_db.search.grid import Filed, Grid, file_trajectories, piece_of
 
@@ -80,7 +80,11 @@ class BestLists:
         self._queries = queries
         self._rank = rank
         self._offsets = offsets_from(queries.k)
-        self._columns: Any = empty_lists(self._offsets[-1])
+        size = self._offsets[-1]
+        self._columns: Any = (
+            np.full(size, -1, np.int32), np.full(size, -1, np.int32), np.zeros(size, np.int64)
+        )  # fmt: skip
+        """Trajectory, position and loss of each place; each list is a heap with the worst on top."""
         self._held = np.zeros(len(queries), np.int64)
         self._distances = self._cells = 0
 
@@ -117,24 +121,15 @@ class BestLists:
 
     def nearest(self) -> Nearest:
         """The answers, once all lists are as good as they get."""
-        parts = map_ranges(
-            _sort_lists, self._offsets, self._offsets, self._rank, *self._columns, self._held
-        )
-        trajectory, position, loss = joined(parts)
-        return Nearest(self._offsets, trajectory, position, loss, self._distances, self._cells)
-
-
-@njit(nogil=True, cache=True)
-def _sort_lists(first, last, offsets, rank, trajectory, position, loss, held):  # type: ignore[no-untyped-def]
-    slot = unmarked(len(rank))
-    begin = offsets[first]
-    out_t = trajectory[begin : offsets[last]].copy()
-    out_p = position[begin : offsets[last]].copy()
-    out_d = loss[begin : offsets[last]].copy()
-    for q in range(first, last):
-        lo, hi = offsets[q] - begin, offsets[q + 1] - begin
-        sort_list(out_t[lo:hi], out_p[lo:hi], out_d[lo:hi], slot, rank, held[q])
-    return out_t, out_p, out_d
+        query, slot = owners(self._offsets), within(self._offsets)
+        free = slot >= self._held[query]
+        trajectory, position, loss = self._columns
+        rank = np.append(self._rank, 0)[trajectory]  # of free places, any
+        order = np.lexsort((rank, loss, free, query))
+        return Nearest(
+            self._offsets, trajectory[order], position[order], loss[order],
+            self._distances, self._cells,
+        )  # fmt: skip
 
 
 # Kernels unpack what is asked once and hand plain arrays on: an array taken out of a tuple
@@ -152,19 +147,6 @@ def unmarked(trajectories):  # type: ignore[no-untyped-def]
     for t in range(trajectories):
         marks[t] = -1
     return marks
-
-
-@njit(cache=True)
-def empty_lists(size):  # type: ignore[no-untyped-def]
-    """Best lists of nobody, one after the other: trajectory, position and loss of each place.
-
-    Each list is a heap with the worst on top.
-    """
-    trajectory, position = np.empty(size, np.int32), np.empty(size, np.int32)
-    loss = np.zeros(size, np.int64)
-    for i in range(size):
-        trajectory[i] = position[i] = -1
-    return trajectory, position, loss
 
 
 @njit(cache=True)
@@ -207,14 +189,6 @@ def limit_of(best_d, held):  # type: ignore[no-untyped-def]
         return ANYWHERE
     limit = (best_d[0] + 1) / 1000.0
     return limit * limit
-
-
-@njit(cache=True)
-def sort_list(best_t, best_p, best_d, slot, rank, held):  # type: ignore[no-untyped-def]
-    """Heap sort in place: nearest first."""
-    for end in range(held - 1, 0, -1):
-        _swap(best_t, best_p, best_d, slot, 0, end)
-        _sink(best_t, best_p, best_d, slot, rank, end, 0)
 
 
 @njit(cache=True)
@@ -323,18 +297,6 @@ def rough_squared_distance(px, py, ax, ay, bx, by):  # type: ignore[no-untyped-d
 def to_mm(squared_m):  # type: ignore[no-untyped-def]
     """Loss in whole millimetres from a squared distance in metres."""
     return np.int64(math.floor(math.sqrt(squared_m) * 1000.0 + 0.5))
-
-
-@njit(cache=True)
-def projection(px, py, ax, ay, bx, by):  # type: ignore[no-untyped-def]
-    """Where on the segment the point falls, from 0 to 1; 1/2 on a segment of length 0."""
-    dx = bx - ax
-    dy = by - ay
-    length2 = dx * dx + dy * dy
-    if length2 == 0.0:
-        return 0.5
-    t = ((px - ax) * dx + (py - ay) * dy) / length2
-    return min(1.0, max(0.0, t))
 
 
 @njit(cache=True)
