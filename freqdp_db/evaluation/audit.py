@@ -21,7 +21,7 @@ from freqdp_db.errors import BadInput, VerificationFailed
 from freqdp_db.evaluation.audit_persons import OF_METHODS, bound_of_vectors, bounds_of_releases
 from freqdp_db.evaluation.bounds import Bound, Observed, bound_from, bound_from_hits
 from freqdp_db.methods.contract import AnyStep, StepContext, WorkingSet, options_of
-from freqdp_db.methods.counts.options import CountsOptions
+from freqdp_db.methods.counts.family import CountsOptions
 from freqdp_db.methods.frequency.counts import Frequencies, Signatures, rank_places
 from freqdp_db.methods.frequency.perturbation import (
     perturb_pf,

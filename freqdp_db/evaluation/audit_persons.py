@@ -22,10 +22,9 @@ import numpy as np
 from freqdp_db.evaluation.bounds import Bound, Observed, bound_from
 from freqdp_db.methods.contract import StepContext
 from freqdp_db.methods.counts.contributions import Contributions
-from freqdp_db.methods.counts.family import contributions_to, design_of
+from freqdp_db.methods.counts.family import CountsOptions, contributions_to, design_of
 from freqdp_db.methods.counts.measuring import bounded_by, first_numbers, totals
 from freqdp_db.methods.counts.measuring import measure as measure_counts
-from freqdp_db.methods.counts.options import CountsOptions
 from freqdp_db.methods.counts.plan import plan_of as plan_of_counts
 from freqdp_db.methods.counts.plan import second_round
 from freqdp_db.methods.counts.tables import make_tables

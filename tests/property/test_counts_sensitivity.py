@@ -22,9 +22,9 @@ from synthetic_world import (
 )
 
 from freqdp_db.methods.counts.contributions import WHOLE, Contributions, contributions_of
+from freqdp_db.methods.counts.family import ROADS as OF_ROADS
+from freqdp_db.methods.counts.family import TABLES
 from freqdp_db.methods.counts.measuring import bounded_by, cells_of, first_numbers, totals
-from freqdp_db.methods.counts.options import ROADS as OF_ROADS
-from freqdp_db.methods.counts.options import TABLES
 from freqdp_db.methods.counts.plan import Bounds, Design, Plan, _measurements
 from freqdp_db.methods.counts.zones import OUTSIDE, Bins
 from freqdp_db.methods.synthesis.trips import RULE, possible_samples

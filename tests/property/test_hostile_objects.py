@@ -29,7 +29,7 @@ from freqdp_db.dataset.projection import ReferenceSystem, to_lon_lat
 from freqdp_db.dataset.reading import RawRows
 from freqdp_db.methods.counts import contributions
 from freqdp_db.methods.counts.measuring import first_numbers
-from freqdp_db.methods.counts.options import TABLES
+from freqdp_db.methods.counts.family import TABLES
 from freqdp_db.methods.counts.plan import Bounds, Design, Plan, _measurements
 from freqdp_db.methods.counts.polygons import index_polygons
 from freqdp_db.methods.counts.zones import Bins, Roads, Squares, Zones, blocks_of

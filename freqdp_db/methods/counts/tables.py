@@ -35,7 +35,7 @@ from freqdp_db.methods.counts.estimation import (
     smoothed_over_bins,
     total_margins,
 )
-from freqdp_db.methods.counts.options import SUMMARY
+from freqdp_db.methods.counts.family import SUMMARY
 from freqdp_db.methods.counts.plan import (
     MINUTE_STEPS,
     STEP_MIN,
