@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from synthetic_world import (
     PERIOD,
     REGION,
+    bounds_of,
     grid_roads,
     grid_zones,
     small_city,
@@ -82,11 +83,6 @@ def test_one_object_moves_its_own_vector_within_the_bounds(
 ) -> None:
     with patch("freqdp_db.methods.counts.plan.MAX_DENSE_CELLS", 10 if sparse else 10**9):
         require_own_vector(seed, one, wild, kind, pure, bounds_of(*bounds, *of_roads))
-
-
-def bounds_of(sizes: int, *of_groups: int) -> Bounds:
-    groups = ("bins", "zones", "departs", "districts", "reaches", "cells", "roads", "areas")
-    return Bounds(sizes, dict(zip(groups, of_groups, strict=False)))
 
 
 def with_bound(bounds: Bounds, group: str, bound: int) -> Bounds:
