@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
+from freqdp_db.methods.counts.plan import Bounds
 from freqdp_db.methods.counts.zones import BinKind, Bins, Roads, Squares, Zones, blocks_of
 from freqdp_db.methods.synthesis import sampling as fitting
 from freqdp_db.methods.synthesis.estimation import smoothed
@@ -149,3 +150,9 @@ def grid_roads(zones: Zones, step: float = 300.0) -> Roads:
 
 def time_bins(kind: BinKind = "hour-of-day", timezone: str = "Europe/Brussels") -> Bins:
     return Bins(kind, PERIOD, timezone)
+
+
+def bounds_of(sizes: int, *of_groups: int) -> Bounds:
+    """Bounds of sums of squares, in the order of the groups named here."""
+    groups = ("bins", "zones", "departs", "districts", "reaches", "cells", "roads", "areas")
+    return Bounds(sizes, dict(zip(groups, of_groups, strict=False)))

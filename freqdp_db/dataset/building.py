@@ -45,7 +45,7 @@ from freqdp_db.db.source import SourceRelation, definition_of
 from freqdp_db.engines.partitions import LOCAL, Engine, LocalPartitions, Partitions, PerPartition
 from freqdp_db.engines.ranges import add
 from freqdp_db.errors import BadData, BadInput, Remark
-from freqdp_db.methods.frequency.partition import Partition, tf_of, trajectories_in
+from freqdp_db.methods.frequency.partition import Partition, trajectories_in
 from freqdp_db.methods.relations import FEWEST_OBJECTS
 from freqdp_db.model.arrays import Flags, Ids, Ints, Metres, offsets_of
 from freqdp_db.model.trajectories import Build, Clock, Codes, KeptColumns, Locations, Trajectories
@@ -147,7 +147,9 @@ def _make(
         # nobody keeps the rows as they were read
         del read
         with progress.stage("file segments", built.trajectories.samples):
-            tf, used = (add(list(partitions.map(each))) for each in (tf_of, _used_of))
+            tf, used = (
+                add(list(partitions.map(each))) for each in (attrgetter("frequencies.tf"), _used_of)
+            )
             visited = np.concatenate(list(partitions.map(_visited_of)))
             frame = choose_frame(built.locations, used)
             filed = partitions.map(_file_partition, frame)

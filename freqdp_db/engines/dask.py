@@ -69,7 +69,12 @@ class _Call:
     arguments: tuple[Any, ...]
 
     def __repr__(self) -> str:
-        return f"<{self.function.__name__}>"
+        return f"<{_name_of(self.function)}>"
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    # an attrgetter has no name
+    return str(getattr(function, "__name__", type(function).__name__)).strip("_")
 
 
 class _Beside:
@@ -155,9 +160,7 @@ def submit(
 
     beside = [a for a in arguments if isinstance(a, Future)]
     inside = tuple(_Beside() if isinstance(a, Future) else a for a in arguments)
-    # an attrgetter has no name
-    called = name or str(getattr(function, "__name__", type(function).__name__))
-    key = f"{called.strip('_')}-{uuid4().hex}"
+    key = f"{name or _name_of(function)}-{uuid4().hex}"
     with _lost():
         return client.submit(_run, _Call(function, inside), *beside, key=key, pure=False)
 

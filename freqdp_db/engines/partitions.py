@@ -43,8 +43,7 @@ class Partitions(ABC, Generic[Value]):
         """function(value, *arguments) of every range; the results stay where they were made.
 
         An argument may be one for each partition (`PerPartition`), or partitions of the same ranges.
-        The function may run in another process: it is found by its name in its module, and what it
-        takes and gives can be pickled.
+        The function may run in another process: it, what it takes and what it gives can be pickled.
         """
 
     @abstractmethod

@@ -36,10 +36,9 @@ from freqdp_db.db.datasets import DatasetRow
 from freqdp_db.errors import BadInput, VerificationFailed
 from freqdp_db.methods.contract import AnyStep, StepContext, WorkingSet, options_of
 from freqdp_db.methods.counts.contributions import Contributions
-from freqdp_db.methods.counts.family import contributions_to, design_of
+from freqdp_db.methods.counts.family import CountsOptions, contributions_to, design_of
 from freqdp_db.methods.counts.measuring import bounded_by, first_numbers, totals
 from freqdp_db.methods.counts.measuring import measure as measure_counts
-from freqdp_db.methods.counts.options import CountsOptions
 from freqdp_db.methods.counts.plan import plan_of as plan_of_counts
 from freqdp_db.methods.counts.plan import second_round
 from freqdp_db.methods.counts.tables import make_tables

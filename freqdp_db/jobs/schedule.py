@@ -19,7 +19,7 @@ from freqdp_db.db.releases import get_release
 from freqdp_db.db.schedules import ScheduleRow
 from freqdp_db.errors import AlreadyExists, BadInput, BudgetExceeded, FreqdpError, NotFound
 from freqdp_db.methods.contract import WITHOUT_SAMPLES
-from freqdp_db.methods.unlinking.family import accepted_beside
+from freqdp_db.methods.unlinking.steps import accepted_beside
 from freqdp_db.model.days import find_zone
 from freqdp_db.model.documents import Document, not_in_json
 from freqdp_db.privacy.guarantee import ProtectedUnit

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, fields
 from decimal import Decimal
 from functools import cached_property
 from itertools import pairwise
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 import numpy as np
@@ -188,9 +189,7 @@ class WorkingSet:
     @cached_property
     def tf(self) -> Ids:
         """How many trajectories visit each place."""
-        from freqdp_db.methods.frequency.partition import tf_of
-
-        total: Ids = add(list(self.partitions.map(tf_of)))
+        total: Ids = add(list(self.partitions.map(attrgetter("frequencies.tf"))))
         return total
 
     @cached_property

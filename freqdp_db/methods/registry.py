@@ -13,7 +13,7 @@ from freqdp_db.methods.counts.family import COUNTS
 from freqdp_db.methods.frequency.steps import FREQUENCY
 from freqdp_db.methods.k_anonymity.glove import GLOVE
 from freqdp_db.methods.synthesis.steps import STRICT
-from freqdp_db.methods.unlinking.family import UNLINKING
+from freqdp_db.methods.unlinking.steps import UNLINKING
 from freqdp_db.paper.methods import CLOSURE, COMPARED
 from freqdp_db.privacy.guarantee import Guarantee, ProtectedUnit
 

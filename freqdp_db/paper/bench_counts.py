@@ -28,9 +28,8 @@ from freqdp_db.evaluation.counts import compare_counts
 from freqdp_db.methods.contract import StepContext, options_of
 from freqdp_db.methods.counts.contributions import WHOLE, Contributions, Items
 from freqdp_db.methods.counts.estimation import sums
-from freqdp_db.methods.counts.family import contributions_to, design_of
+from freqdp_db.methods.counts.family import SUMMARY, CountsOptions, contributions_to, design_of
 from freqdp_db.methods.counts.measuring import bounded_by, cells_of, measure
-from freqdp_db.methods.counts.options import SUMMARY, CountsOptions
 from freqdp_db.methods.counts.plan import Plan, plan_of
 from freqdp_db.methods.counts.tables import CountTables, make_tables
 from freqdp_db.methods.loop import Trial, run_steps

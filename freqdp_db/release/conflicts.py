@@ -13,7 +13,7 @@ from freqdp_db.db.releases import ReleaseOfSameRows
 from freqdp_db.errors import BadInput
 from freqdp_db.methods.contract import WITHOUT_SAMPLES, Method
 from freqdp_db.methods.registry import find_method
-from freqdp_db.methods.unlinking.family import accepted_beside
+from freqdp_db.methods.unlinking.steps import accepted_beside
 from freqdp_db.release.request import Request
 
 _LEAVE = "leave this one held: curators can read it"

@@ -15,7 +15,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from freqdp_db.engines.ranges import joined, map_each, map_ranges
-from freqdp_db.model.arrays import Ids, Ints, Metres, offsets_from
+from freqdp_db.model.arrays import Ids, Ints, Metres, offsets_from, owners, within
 from freqdp_db.model.kernels import stable_order
 from freqdp_db.model.trajectories import Locations, Trajectories
 
@@ -287,34 +287,27 @@ def file_segments(segments: Segments, locations: Locations, frame: Frame, *, cut
     """File these segments in the cells of a frame."""
     plane = (segments.tail, segments.head, locations.x, locations.y)
     longest = frame.side / 2**frame.levels * _LONGEST_CELLS if cut else math.inf
-    row, part = joined(map_each(_cut_up, len(segments), *plane, longest))
+    row, part = _cut_up(*plane, longest)
     box = (frame.x, frame.y, frame.side, frame.levels)
     (key,) = joined(map_each(_keys, len(row), row, part, *plane, *box))
     order = np.argsort(key, kind="stable")
-    filed_row, filed_part, ends = joined(map_each(_lay_out, len(row), order, row, part, *plane))
-    cell = key[order] >> (2 * _LINE_BITS)
-    return Filed(
-        build_directory(frame, cell, ends, filed_part), segments, filed_row, filed_part, ends
-    )
+    row, part = row[order], part[order]
+    tail, head = segments.tail[row], segments.head[row]
+    x, y = locations.x, locations.y
+    ends = np.stack([x[tail], y[tail], x[head], y[head]], axis=1)
+    grid = build_directory(frame, key[order] >> (2 * _LINE_BITS), ends, part)
+    return Filed(grid, segments, row, part, ends)
 
 
-@njit(nogil=True, cache=True)
-def _cut_up(first, last, tail, head, x, y, longest):  # type: ignore[no-untyped-def]
+def _cut_up(
+    tail: Ids, head: Ids, x: Metres, y: Metres, longest: float
+) -> tuple[Ids, NDArray[np.int16]]:
     """Segments in pieces that are not too long: which segment, and which piece of how many."""
-    count = np.ones(last - first, np.int16)
-    total = 0
-    for i in range(first, last):
-        extent = max(abs(x[tail[i]] - x[head[i]]), abs(y[tail[i]] - y[head[i]]))
-        if extent > longest:
-            count[i - first] = min(math.ceil(extent / longest), _MOST_PIECES)
-        total += count[i - first]
-    row, part = np.empty(total, np.int32), np.empty((total, 2), np.int16)
-    k = 0
-    for i in range(first, last):
-        for piece in range(count[i - first]):
-            row[k], part[k, 0], part[k, 1] = i, piece, count[i - first]
-            k += 1
-    return row, part
+    extent = np.maximum(np.abs(x[tail] - x[head]), np.abs(y[tail] - y[head]))
+    count = np.clip(np.ceil(extent / longest), 1, _MOST_PIECES).astype(np.int16)
+    offsets = offsets_from(count)
+    row = owners(offsets)
+    return row, np.stack([within(offsets).astype(np.int16), count[row]], axis=1)
 
 
 @njit(cache=True)
@@ -359,26 +352,8 @@ def _keys(  # type: ignore[no-untyped-def]
             across = my
         p = clamp(turn, steps)
         q = clamp(across / (1.5 * size) + 0.5, steps)
-        z = np.int64(0)
-        for bit in range(_LINE_BITS - 1, -1, -1):
-            z = (z << 2) | (((q >> bit) & 1) << 1) | ((p >> bit) & 1)
-        key[i - first] = (cell << (2 * _LINE_BITS)) | z
+        key[i - first] = (cell << (2 * _LINE_BITS)) | interleave(p, q)
     return (key,)
-
-
-@njit(nogil=True, cache=True)
-def _lay_out(first, last, order, row, part, tail, head, x, y):  # type: ignore[no-untyped-def]
-    size = last - first
-    out_row, out_part = np.empty(size, np.int32), np.empty((size, 2), np.int16)
-    ends = np.empty((size, 4), np.float64)
-    for r in range(size):
-        i = order[first + r]
-        s = row[i]
-        out_row[r] = s
-        out_part[r, 0], out_part[r, 1] = part[i, 0], part[i, 1]
-        a, b = tail[s], head[s]
-        ends[r, 0], ends[r, 1], ends[r, 2], ends[r, 3] = x[a], y[a], x[b], y[b]
-    return out_row, out_part, ends
 
 
 def cells_of(filed: Filed) -> Ints:

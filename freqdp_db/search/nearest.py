@@ -10,6 +10,7 @@ trajectory with its nearest segment, ties by position; and the cells to visit, n
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,16 +20,12 @@ import numpy as np
 from numba import njit
 
 from freqdp_db.engines.ranges import add, join, joined, map_ranges, merged
-from freqdp_db.model.arrays import Ids, Ints, Metres, offsets_from, rows_of
-from freqdp_db.model.kernels import longer
+from freqdp_db.model.arrays import Ids, Ints, Metres, offsets_from, owners, rows_of, within
 from freqdp_db.model.trajectories import Locations, Trajectories
 from freqdp_db.search.grid import Filed, Grid, file_trajectories, piece_of
 
 ANYWHERE = 1e300
 """Squared metres: the limit while the list is not full."""
-ROOM = 256
-"""Places of a fresh queue. Who pushes sees to it that there is room (`longer`): handing a queue back
-with every push would count a reference each time, with an atomic operation."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +80,11 @@ class BestLists:
         self._queries = queries
         self._rank = rank
         self._offsets = offsets_from(queries.k)
-        self._columns: Any = empty_lists(self._offsets[-1])
+        size = self._offsets[-1]
+        self._columns: Any = (
+            np.full(size, -1, np.int32), np.full(size, -1, np.int32), np.zeros(size, np.int64)
+        )  # fmt: skip
+        """Trajectory, position and loss of each place; each list is a heap with the worst on top."""
         self._held = np.zeros(len(queries), np.int64)
         self._distances = self._cells = 0
 
@@ -120,24 +121,15 @@ class BestLists:
 
     def nearest(self) -> Nearest:
         """The answers, once all lists are as good as they get."""
-        parts = map_ranges(
-            _sort_lists, self._offsets, self._offsets, self._rank, *self._columns, self._held
-        )
-        trajectory, position, loss = joined(parts)
-        return Nearest(self._offsets, trajectory, position, loss, self._distances, self._cells)
-
-
-@njit(nogil=True, cache=True)
-def _sort_lists(first, last, offsets, rank, trajectory, position, loss, held):  # type: ignore[no-untyped-def]
-    slot = unmarked(len(rank))
-    begin = offsets[first]
-    out_t = trajectory[begin : offsets[last]].copy()
-    out_p = position[begin : offsets[last]].copy()
-    out_d = loss[begin : offsets[last]].copy()
-    for q in range(first, last):
-        lo, hi = offsets[q] - begin, offsets[q + 1] - begin
-        sort_list(out_t[lo:hi], out_p[lo:hi], out_d[lo:hi], slot, rank, held[q])
-    return out_t, out_p, out_d
+        query, slot = owners(self._offsets), within(self._offsets)
+        free = slot >= self._held[query]
+        trajectory, position, loss = self._columns
+        rank = np.append(self._rank, 0)[trajectory]  # of free places, any
+        order = np.lexsort((rank, loss, free, query))
+        return Nearest(
+            self._offsets, trajectory[order], position[order], loss[order],
+            self._distances, self._cells,
+        )  # fmt: skip
 
 
 # Kernels unpack what is asked once and hand plain arrays on: an array taken out of a tuple
@@ -155,19 +147,6 @@ def unmarked(trajectories):  # type: ignore[no-untyped-def]
     for t in range(trajectories):
         marks[t] = -1
     return marks
-
-
-@njit(cache=True)
-def empty_lists(size):  # type: ignore[no-untyped-def]
-    """Best lists of nobody, one after the other: trajectory, position and loss of each place.
-
-    Each list is a heap with the worst on top.
-    """
-    trajectory, position = np.empty(size, np.int32), np.empty(size, np.int32)
-    loss = np.zeros(size, np.int64)
-    for i in range(size):
-        trajectory[i] = position[i] = -1
-    return trajectory, position, loss
 
 
 @njit(cache=True)
@@ -213,14 +192,6 @@ def limit_of(best_d, held):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def sort_list(best_t, best_p, best_d, slot, rank, held):  # type: ignore[no-untyped-def]
-    """Heap sort in place: nearest first."""
-    for end in range(held - 1, 0, -1):
-        _swap(best_t, best_p, best_d, slot, 0, end)
-        _sink(best_t, best_p, best_d, slot, rank, end, 0)
-
-
-@njit(cache=True)
 def _worse(best_t, best_d, rank, i, j):  # type: ignore[no-untyped-def]
     return best_d[i] > best_d[j] or (best_d[i] == best_d[j] and rank[best_t[i]] > rank[best_t[j]])
 
@@ -257,58 +228,26 @@ def _sink(best_t, best_p, best_d, slot, rank, held, i):  # type: ignore[no-untyp
         i = worst
 
 
-# The queue: cells to visit.
+# The queue of cells to visit: (squared distance, turn) of each, in a heap.
 
 
-@njit(cache=True, inline="always")
-def _before(d_a, n_a, d_b, n_b):  # type: ignore[no-untyped-def]
-    """Order of visits: by distance; then nodes >= 0 first; then the one further from 0.
+_SEGMENTS = 1 << 62
+
+
+@njit(cache=True)
+def _turn_of(node):  # type: ignore[no-untyped-def]
+    """Which of equally near nodes comes first, as a number.
 
     Nodes are numbered from the root on, so that of equally near ones (0 for all cells around q)
     subtrees (n >= 0) come before segments (n < 0) and fine cells before coarse: a tight bound is
     found before the long segments are looked at.
     """
-    if d_a != d_b:
-        return d_a < d_b
-    if (n_a >= 0) != (n_b >= 0):
-        return n_a >= 0
-    return n_a > n_b if n_a >= 0 else n_a < n_b
+    return -node if node >= 0 else _SEGMENTS + node
 
 
 @njit(cache=True)
-def push(queue_d, queue_n, size, distance2, node):  # type: ignore[no-untyped-def]
-    """Add to the queue (a heap, first to visit on top); how many wait now."""
-    i = size
-    while i > 0:
-        up = (i - 1) // 2
-        if not _before(distance2, node, queue_d[up], queue_n[up]):
-            break
-        queue_d[i], queue_n[i] = queue_d[up], queue_n[up]
-        i = up
-    queue_d[i], queue_n[i] = distance2, node
-    return size + 1
-
-
-@njit(cache=True)
-def pop(queue_d, queue_n, size):  # type: ignore[no-untyped-def]
-    """Take the first from the queue, which the caller has read at 0; how many wait now."""
-    size -= 1
-    distance2, node = queue_d[size], queue_n[size]
-    i = 0
-    while True:
-        child = 2 * i + 1
-        if child >= size:
-            break
-        if child + 1 < size and _before(
-            queue_d[child + 1], queue_n[child + 1], queue_d[child], queue_n[child]
-        ):
-            child += 1
-        if not _before(queue_d[child], queue_n[child], distance2, node):
-            break
-        queue_d[i], queue_n[i] = queue_d[child], queue_n[child]
-        i = child
-    queue_d[i], queue_n[i] = distance2, node
-    return size
+def _node_of(turn):  # type: ignore[no-untyped-def]
+    return -turn if turn <= 0 else turn - _SEGMENTS
 
 
 # Distances, as every kernel computes them: no fastmath, losses in whole millimetres.
@@ -361,18 +300,6 @@ def to_mm(squared_m):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def projection(px, py, ax, ay, bx, by):  # type: ignore[no-untyped-def]
-    """Where on the segment the point falls, from 0 to 1; 1/2 on a segment of length 0."""
-    dx = bx - ax
-    dy = by - ay
-    length2 = dx * dx + dy * dy
-    if length2 == 0.0:
-        return 0.5
-    t = ((px - ax) * dx + (py - ay) * dy) / length2
-    return min(1.0, max(0.0, t))
-
-
-@njit(cache=True)
 def box_squared_distance(px, py, x_min, y_min, x_max, y_max):  # type: ignore[no-untyped-def]
     """MINdist (paper, Def. "Point-Grid Cell Distance"), squared."""
     dx = max(x_min - px, 0.0, px - x_max)
@@ -380,9 +307,8 @@ def box_squared_distance(px, py, x_min, y_min, x_max, y_max):  # type: ignore[no
     return dx * dx + dy * dy
 
 
-_LARGE, _SMALL = 256, 16
+_BLOCK = 32
 """Rows of a block."""
-_BELOW = 5  # a cell's own segments and its four children
 _NO_RANK = np.iinfo(np.int32).max
 """Worse than every rank."""
 
@@ -403,8 +329,7 @@ class SegmentIndex:
     """All segments of a set of trajectories, filed in pieces."""
 
     grid: Grid
-    large: Blocks
-    small: Blocks
+    blocks: Blocks
     ends: Metres
     owner: Ids
     position: Ids
@@ -422,29 +347,23 @@ def index_filed(filed: Filed, rank: Ints) -> SegmentIndex:
     """Fit a box to every block of what is filed."""
     grid, segments = filed.grid, filed.segments
     owner, position = segments.trajectory[filed.row], segments.position[filed.row]
-    of_row = rank[owner]
-    large, small = (_cut_into_blocks(filed, of_row, size) for size in (_LARGE, _SMALL))
-    return SegmentIndex(grid, large, small, filed.ends, owner, position, rank)
-
-
-def _cut_into_blocks(filed: Filed, rank: Ints, size: int) -> Blocks:
-    """rank: of the trajectory of each row."""
-    rows = filed.grid.segment_offsets
-    parts = map_ranges(_fit, rows, rows, size, filed.ends, filed.part, rank)
-    return Blocks(offsets_from(-(-np.diff(rows) // size)), *joined(parts))
+    rows = grid.segment_offsets
+    parts = map_ranges(_fit, rows, rows, filed.ends, filed.part, rank[owner])
+    blocks = Blocks(offsets_from(-(-np.diff(rows) // _BLOCK)), *joined(parts))
+    return SegmentIndex(grid, blocks, filed.ends, owner, position, rank)
 
 
 @njit(nogil=True, cache=True)
-def _fit(first, last, rows, size, ends, part, rank):  # type: ignore[no-untyped-def]
+def _fit(first, last, rows, ends, part, rank):  # type: ignore[no-untyped-def]
     """The columns `strip` and `best_rank` of the cells of a range."""
     count = 0
     for cell in range(first, last):
-        count += -((rows[cell] - rows[cell + 1]) // size)
+        count += -((rows[cell] - rows[cell + 1]) // _BLOCK)
     strip, best_rank = np.empty((count, 6), np.float64), np.empty(count, np.int64)
     b = 0
     for cell in range(first, last):
-        for lo in range(rows[cell], rows[cell + 1], size):
-            hi = min(lo + size, rows[cell + 1])
+        for lo in range(rows[cell], rows[cell + 1], _BLOCK):
+            hi = min(lo + _BLOCK, rows[cell + 1])
             ux, uy = _common_direction(ends, lo, hi)
             along_min = across_min = np.inf
             along_max = across_max = -np.inf
@@ -495,7 +414,7 @@ def search_index(index: SegmentIndex, best: BestLists, chosen: Ints | None = Non
     grid = index.grid
     arrays = (
         grid.child_offsets, grid.box, grid.tree_box, grid.segment_offsets,
-        *index.large, *index.small, index.ends, index.owner, index.position,
+        *index.blocks, index.ends, index.owner, index.position,
     )  # fmt: skip
     best.search(_nearest_range, arrays, chosen)
 
@@ -503,7 +422,7 @@ def search_index(index: SegmentIndex, best: BestLists, chosen: Ints | None = Non
 @njit(nogil=True, cache=True)
 def _nearest_range(  # type: ignore[no-untyped-def]
     first, last, asked, lists, child_offsets, box, tree_box, rows,
-    large_at, large, large_rank, small_at, small, small_rank,
+    block_at, strip, best_rank,
     ends, owner, position,
 ):  # fmt: skip
     x, y, offsets, skip_offsets, skip, rank = asked
@@ -512,7 +431,6 @@ def _nearest_range(  # type: ignore[no-untyped-def]
     out_t, out_p = given_t[begin : offsets[last]].copy(), given_p[begin : offsets[last]].copy()
     out_d, out_held = given_d[begin : offsets[last]].copy(), given[first:last].copy()
     skipped, listed, slot = unmarked(len(rank)), unmarked(len(rank)), unmarked(len(rank))
-    queue_d, queue_n = np.empty(ROOM, np.float64), np.empty(ROOM, np.int64)
     distances, cells = 0, 0
     for q in range(first, last):
         if offsets[q] == offsets[q + 1]:
@@ -527,52 +445,43 @@ def _nearest_range(  # type: ignore[no-untyped-def]
             listed[best_t[i]] = q
             slot[best_t[i]] = i
         limit2, worst_rank = limit_of(best_d, held), _worst_rank(best_t, best_d, held, rank)
-        size = push(queue_d, queue_n, 0, 0.0, 0)
-        while size > 0 and queue_d[0] <= limit2:
-            node = queue_n[0]
-            size = pop(queue_d, queue_n, size)
+        queue = [(0.0, 0)]
+        while len(queue) > 0 and queue[0][0] <= limit2:
+            node = _node_of(heapq.heappop(queue)[1])
             cells += 1
             if node >= 0:
-                if len(queue_d) < size + _BELOW:
-                    queue_d, queue_n = longer(queue_d, 0), longer(queue_n, 0)
-                size = _push_below(
-                    px, py, node, child_offsets, box, tree_box, rows, limit2, queue_d, queue_n, size
-                )
+                _push_below(px, py, node, child_offsets, box, tree_box, rows, limit2, queue)
                 continue
             node = -1 - node
-            for i in range(rows[node], rows[node + 1], _LARGE):
-                b = large_at[node] + (i - rows[node]) // _LARGE
-                if large_rank[b] > worst_rank or _strip_distance2(px, py, large, b) > limit2:
+            for lo in range(rows[node], rows[node + 1], _BLOCK):
+                b = block_at[node] + (lo - rows[node]) // _BLOCK
+                if best_rank[b] > worst_rank or _strip_distance2(px, py, strip, b) > limit2:
                     continue
-                for lo in range(i, min(i + _LARGE, rows[node + 1]), _SMALL):
-                    b = small_at[node] + (lo - rows[node]) // _SMALL
-                    if small_rank[b] > worst_rank or _strip_distance2(px, py, small, b) > limit2:
+                hi = min(lo + _BLOCK, rows[node + 1])
+                distances += hi - lo
+                for r in range(lo, hi):
+                    ax, ay, bx, by = ends[r, 0], ends[r, 1], ends[r, 2], ends[r, 3]
+                    if rough_squared_distance(px, py, ax, ay, bx, by) > limit2:
                         continue
-                    hi = min(lo + _SMALL, rows[node + 1])
-                    distances += hi - lo
-                    for r in range(lo, hi):
-                        ax, ay, bx, by = ends[r, 0], ends[r, 1], ends[r, 2], ends[r, 3]
-                        if rough_squared_distance(px, py, ax, ay, bx, by) > limit2:
-                            continue
-                        t = owner[r]
-                        if skipped[t] == q or rank[t] > worst_rank:
-                            continue
-                        loss = to_mm(squared_distance(px, py, ax, ay, bx, by))
-                        held = offer(
-                            best_t,
-                            best_p,
-                            best_d,
-                            listed,
-                            slot,
-                            rank,
-                            q,
-                            held,
-                            t,
-                            position[r],
-                            loss,
-                        )
-                        limit2 = limit_of(best_d, held)
-                        worst_rank = _worst_rank(best_t, best_d, held, rank)
+                    t = owner[r]
+                    if skipped[t] == q or rank[t] > worst_rank:
+                        continue
+                    loss = to_mm(squared_distance(px, py, ax, ay, bx, by))
+                    held = offer(
+                        best_t,
+                        best_p,
+                        best_d,
+                        listed,
+                        slot,
+                        rank,
+                        q,
+                        held,
+                        t,
+                        position[r],
+                        loss,
+                    )
+                    limit2 = limit_of(best_d, held)
+                    worst_rank = _worst_rank(best_t, best_d, held, rank)
         out_held[q - first] = held
     return out_t, out_p, out_d, out_held, distances, cells
 
@@ -600,16 +509,13 @@ def _distance2(px, py, box, i):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _push_below(  # type: ignore[no-untyped-def]
-    px, py, node, child_offsets, box, tree_box, rows, limit2, queue_d, queue_n, size
-):
+def _push_below(px, py, node, child_offsets, box, tree_box, rows, limit2, queue):  # type: ignore[no-untyped-def]
     """Queue a cell's own segments (-1 - its number) and its children (their numbers)."""
     if rows[node] < rows[node + 1]:
         d2 = _distance2(px, py, box, node)
         if d2 <= limit2:
-            size = push(queue_d, queue_n, size, d2, -1 - node)
+            heapq.heappush(queue, (d2, _turn_of(-1 - node)))
     for c in range(child_offsets[node, 0], child_offsets[node, 1]):
         d2 = _distance2(px, py, tree_box, c)
         if d2 <= limit2:
-            size = push(queue_d, queue_n, size, d2, c)
-    return size
+            heapq.heappush(queue, (d2, _turn_of(c)))

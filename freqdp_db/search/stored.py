@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
-from freqdp_db.engines.ranges import joined, map_each, map_ranges
+from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.model.arrays import Flags, Ids, Ints, Metres, offsets_of
 from freqdp_db.model.trajectories import Locations, Trajectories
 from freqdp_db.search.grid import Frame, Segments, distinct_segments, file_segments, levels_of
@@ -168,12 +168,13 @@ class SinceBuild:
 
     def left_of(self, trajectory: Ids, position: Ids) -> Segments:
         """Those of the build's segments that are still there, as they are now."""
-        parts = map_each(
-            _left, len(trajectory), trajectory, position,
-            self.built.offsets, self.built.location, self.now_at,
-        )  # fmt: skip
-        owner, now, tail, head = joined(parts)
-        return Segments(owner, now, tail, head, np.ones(len(owner), np.int32))
+        offsets, location = self.built.offsets, self.built.location
+        begins = offsets[trajectory] + position
+        there = self.now_at[begins] >= 0
+        owner, begins = trajectory[there], begins[there]
+        ends = np.minimum(begins + 1, offsets[owner + 1] - 1)
+        once = np.ones(len(owner), np.int32)
+        return Segments(owner, self.now_at[begins], location[begins], location[ends], once)
 
 
 def compare_with_build(segments: Segments, built: Trajectories) -> SinceBuild:
@@ -219,18 +220,3 @@ def _find(tail, head, lo, hi, a, b):  # type: ignore[no-untyped-def]
     if lo < end and tail[lo] == a and head[lo] == b:
         return lo
     return -1
-
-
-@njit(nogil=True, cache=True)
-def _left(first, last, trajectory, position, offsets, location, now_at):  # type: ignore[no-untyped-def]
-    owner, now = np.empty(last - first, np.int32), np.empty(last - first, np.int32)
-    tail, head = np.empty(last - first, np.int32), np.empty(last - first, np.int32)
-    k = 0
-    for row in range(first, last):
-        t = trajectory[row]
-        i = offsets[t] + position[row]
-        if now_at[i] >= 0:
-            owner[k], now[k] = t, now_at[i]
-            tail[k], head[k] = location[i], location[min(i + 1, offsets[t + 1] - 1)]
-            k += 1
-    return owner[:k].copy(), now[:k].copy(), tail[:k].copy(), head[:k].copy()

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from synthetic_world import (
     PERIOD,
     REGION,
+    bounds_of,
     grid_roads,
     grid_zones,
     small_city,
@@ -22,9 +23,9 @@ from synthetic_world import (
 )
 
 from freqdp_db.methods.counts.contributions import WHOLE, Contributions, contributions_of
+from freqdp_db.methods.counts.family import ROADS as OF_ROADS
+from freqdp_db.methods.counts.family import TABLES
 from freqdp_db.methods.counts.measuring import bounded_by, cells_of, first_numbers, totals
-from freqdp_db.methods.counts.options import ROADS as OF_ROADS
-from freqdp_db.methods.counts.options import TABLES
 from freqdp_db.methods.counts.plan import Bounds, Design, Plan, _measurements
 from freqdp_db.methods.counts.zones import OUTSIDE, Bins
 from freqdp_db.methods.synthesis.trips import RULE, possible_samples
@@ -81,7 +82,13 @@ def test_one_object_moves_its_own_vector_within_the_bounds(
     of_roads: tuple[int, ...],
 ) -> None:
     with patch("freqdp_db.methods.counts.plan.MAX_DENSE_CELLS", 10 if sparse else 10**9):
-        require_own_vector(seed, one, wild, kind, pure, Bounds(*bounds, *of_roads))
+        require_own_vector(seed, one, wild, kind, pure, bounds_of(*bounds, *of_roads))
+
+
+def with_bound(bounds: Bounds, group: str, bound: int) -> Bounds:
+    if group == "sizes":
+        return replace(bounds, sizes=bound)
+    return replace(bounds, groups={**bounds.groups, group: bound})
 
 
 def require_own_vector(
@@ -133,16 +140,16 @@ def test_bounds_bind() -> None:
     bins = time_bins("parts-of-day")
     trajectories, places = small_city(30, 3)
     found = found_in(trajectories, places, bins)
-    free = Bounds(*[10**12] * 9)
+    free = bounds_of(*[10**12] * 9)
     for field in ("sizes", "bins", "departs", "districts", "reaches"):
-        bounds = replace(free, **{field: 5})
+        bounds = with_bound(free, field, 5)
         trips = bounded_by(found, planned(bins, bounds)).trips
         held = trips.part < WHOLE
         assert 0 < held.sum() < len(held)
-        plan = planned(bins, replace(bounds, **{field: 6}))
+        plan = planned(bins, with_bound(bounds, field, 6))
         assert (trips.part <= bounded_by(found, plan).trips.part).all()
     for field in ("cells", "roads", "areas", "districts"):
-        passages = bounded_by(found, planned(bins, replace(free, **{field: 5}))).passages
+        passages = bounded_by(found, planned(bins, with_bound(free, field, 5))).passages
         assert 0 < (passages.part < WHOLE).sum() < len(passages.part)
     number = bounded_by(found, planned(bins, Bounds(4), pure=True)).trips
     many = number.counts > 4

@@ -28,9 +28,9 @@ from freqdp_db.dataset.facts import facts_in
 from freqdp_db.dataset.projection import ReferenceSystem, to_lon_lat
 from freqdp_db.dataset.reading import RawRows
 from freqdp_db.methods.counts import contributions
+from freqdp_db.methods.counts.family import TABLES
 from freqdp_db.methods.counts.measuring import first_numbers
-from freqdp_db.methods.counts.options import TABLES
-from freqdp_db.methods.counts.plan import Bounds, Design, Plan, _measurements
+from freqdp_db.methods.counts.plan import Design, Plan, _measurements
 from freqdp_db.methods.counts.polygons import index_polygons
 from freqdp_db.methods.counts.zones import Bins, Roads, Squares, Zones, blocks_of
 from freqdp_db.methods.kinds import LonLatArea, TimeStretch
@@ -42,6 +42,7 @@ from freqdp_db.model.trajectories import Locations, Trajectories
 from freqdp_db.privacy.accounting import PrivacyBudget
 from freqdp_db.roads import matching
 from freqdp_db.roads.network import RoadRows, make_network
+from tests.synthetic_world import bounds_of
 
 RAW, PLANE = (ReferenceSystem(srid, pyproj.CRS.from_epsg(srid)) for srid in (4326, 32631))
 ZONE = "Europe/Brussels"
@@ -172,7 +173,7 @@ def require_own_vectors(
     zones, roads = _zones(polygons), _roads(polygons) if with_roads else None
     tables = (*TABLES, "roads") if with_roads else TABLES
     budget = PrivacyBudget(Fraction(1), Fraction(1, 10**6), pure)
-    every = dict.fromkeys(("visits", "trips", "stays", "passages"), Bounds(*bounds))
+    every = dict.fromkeys(("visits", "trips", "stays", "passages"), bounds_of(*bounds))
     sizes = np.zeros(24, np.int64)
     sizes[2] = 900
     strict = second_round(REGION, PERIOD, 900, sizes, Fraction(1, 10), pure=pure)

@@ -5,7 +5,6 @@ The keeper here takes nothing and gives nothing but pickled copies, as other pro
 
 from __future__ import annotations
 
-import importlib
 import pickle
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -46,7 +45,7 @@ class Elsewhere(LocalPartitions[Any]):
         super().__init__(ranges, [pickle.dumps(value) for value in values])
 
     def map(self, function: Callable[..., Any], *arguments: Any) -> Elsewhere:
-        named = getattr(importlib.import_module(function.__module__), function.__name__)
+        named = _copy(function)  # by its name in its module, or as it is
         own = ([argument_for(n, a) for a in arguments] for n in range(len(self.ranges)))
         return Elsewhere(
             self.ranges, [named(value, *_copy(mine)) for value, mine in zip(self, own, strict=True)]

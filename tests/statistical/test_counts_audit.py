@@ -12,7 +12,7 @@ from freqdp_db.evaluation import audit
 from freqdp_db.evaluation.audit import bound_of_vectors, bounds_of_releases
 from freqdp_db.methods.contract import StepContext
 from freqdp_db.methods.counts.contributions import Contributions
-from freqdp_db.methods.counts.options import TABLES, CountsOptions
+from freqdp_db.methods.counts.family import TABLES, CountsOptions
 from freqdp_db.methods.counts.plan import Design, Measurement, Plan
 from freqdp_db.model.arrays import Ints
 from freqdp_db.model.trajectories import Build, Clock

@@ -32,13 +32,13 @@ from freqdp_db.methods.counts.estimation import (
     sums,
     total_margins,
 )
+from freqdp_db.methods.counts.family import TABLES
 from freqdp_db.methods.counts.measuring import (
     _pick_cells,
     bounded_by,
     cells_of,
     measure,
 )
-from freqdp_db.methods.counts.options import TABLES
 from freqdp_db.methods.counts.plan import (
     Design,
     Draw,

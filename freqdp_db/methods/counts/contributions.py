@@ -320,25 +320,16 @@ def _passages(trips: Trips, roads: Roads | None, bins: Bins) -> Items:
 # Bounds.
 
 
-@njit(nogil=True, cache=True)
-def _squares(first, last, offsets, group):  # type: ignore[no-untyped-def]
-    """For each object, the sum over its groups of the squared number of items."""
-    found = np.zeros(last - first, np.int64)
-    for u in range(first, last):
-        mine = np.sort(group[offsets[u] : offsets[u + 1]])
-        run = 0
-        for k in range(len(mine)):
-            run = run + 1 if k > 0 and mine[k] == mine[k - 1] else 1
-            # the square of a group grows by this with its run-th item
-            found[u - first] += 2 * run - 1
-    return (found,)
-
-
 def squares_of(items: Items, group: NDArray[Any]) -> Ints:
     """For each object, the sum over its groups of the squared number of items. group: that of each item."""
-    parts = map_ranges(_squares, items.offsets, items.offsets, group)
-    (found,) = joined(parts)
-    return found
+    objects = len(items.offsets) - 1
+    groups = np.int64(group.max(initial=0)) + 1
+    number = np.repeat(np.arange(objects), items.counts) * groups + group
+    number.sort()
+    first = np.flatnonzero(new_rows(number))
+    count = np.diff(first, append=len(number))
+    # sums of whole numbers below 2^53: exact
+    return np.bincount(number[first] // groups, count**2, objects).astype(np.int64)
 
 
 def within_squares(items: Items, limits: list[tuple[Ints, int]]) -> Items:

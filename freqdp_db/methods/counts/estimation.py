@@ -23,7 +23,7 @@ from scipy.sparse import csr_array
 from scipy.spatial import cKDTree
 
 from freqdp_db.engines.ranges import joined, map_ranges
-from freqdp_db.model.arrays import Ints, offsets_from, offsets_of
+from freqdp_db.model.arrays import Ints, offsets_from, offsets_of, within
 
 Table: TypeAlias = NDArray[np.float64]
 """[part, bin]."""
@@ -262,33 +262,18 @@ def rounded(values: Table, parent: Ints, above: Ints | None) -> Ints:
     if above is None:
         return np.rint(values).astype(np.int64)
     missing = above - sums(parent, whole, len(above))
-    order, offsets = _grouped(parent, len(above))
-    parts = map_ranges(_round_children, offsets, offsets, order, values, missing)
-    (whole[order],) = joined(parts)
-    return whole
-
-
-@njit(nogil=True, cache=True)
-def _round_children(first, last, offsets, order, values, missing):  # type: ignore[no-untyped-def]
-    """The rounded numbers of the children of parents `first` to `last` - 1, in the order of `order`."""
-    rows = order[offsets[first] : offsets[last]]
-    found = np.empty((len(rows), values.shape[1]), np.int64)
-    for p in range(first, last):
-        begin, end = offsets[p] - offsets[first], offsets[p + 1] - offsets[first]
-        count = end - begin
-        for b in range(values.shape[1] if count else 0):
-            # more than one unit each, if the values themselves do not add up
-            each = missing[p, b] // count
-            rest = missing[p, b] - each * count
-            gained = np.empty(count)
-            for k in range(count):
-                value = values[rows[begin + k], b]
-                found[begin + k, b] = np.int64(np.floor(value)) + each
-                gained[k] = np.floor(value) - value
-            if rest > 0:
-                for k in np.argsort(gained, kind="mergesort")[:rest]:
-                    found[begin + k, b] += 1
-    return (found,)
+    # more than one unit each, if the values themselves do not add up
+    each, rest = np.divmod(
+        missing, np.maximum(np.bincount(parent, minlength=len(above)), 1)[:, None]
+    )
+    bins = values.shape[1]
+    cell = (parent[:, None] * bins + np.arange(bins)).ravel()
+    order = np.lexsort(((whole - values).ravel(), cell))
+    place = np.empty_like(order)
+    place[order] = within(offsets_from(np.bincount(cell, minlength=above.size)))
+    gains = place.reshape(values.shape) < rest[parent]
+    found: Ints = whole + each[parent] + gains
+    return found
 
 
 def _grouped(parent: Ints, parts: int) -> tuple[Ints, Ints]:

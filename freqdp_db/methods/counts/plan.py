@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, make_dataclass
 from fractions import Fraction
 from functools import cached_property
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -74,35 +75,77 @@ _SMOOTHED_NOISE_SHARE = 0.3
 _BUSY_CELL_FACTOR = 5
 """Bounds are chosen for the error of a cell that holds this many times the mean count."""
 
-# Weights by which the tables, and then the measurements of a table, share what the first round leaves.
+
+class _Measured(NamedTuple):
+    """How the second round measures a vector of sums."""
+
+    weight: int
+    """Its share of the budget of its table, in relation to the others."""
+    group: str
+    """What bounds the squared L2 norm of an object's vector: see `Bounds.of`."""
+    sides: tuple[str, ...]
+    """It has an entry for each combination of these: numbers of `Shape`."""
+    most: int = 1
+    """The largest number that one contribution adds to an entry."""
+    only: str = ""
+    """dense, sparse: tables of this kind alone have it; by bin: only few roads are measured by bin."""
+
+
 _TABLE_WEIGHTS = {"visits": 46, "flows": 41, "stays": 9, "trips": 4, "roads": 40}
-_MEASUREMENT_WEIGHTS: dict[str, dict[str, int]] = {
+"""Weights by which the tables share what the first round leaves."""
+_MEASURED = {
     "visits": {
-        "visits_zone": 35, "visits_zone_all": 55, "visits_district": 35, "visits_city": 10,
-        "visits_picked": 5, "visits_cells": 15,
+        "visits_zone": _Measured(35, "sizes", ("zones", "bins"), only="dense"),
+        "visits_zone_all": _Measured(55, "zones", ("zones",)),
+        "visits_district": _Measured(35, "bins", ("districts", "bins"), only="sparse"),
+        "visits_city": _Measured(10, "bins", ("bins",)),
+        "visits_picked": _Measured(5, "sizes", ("zones", "bins"), only="sparse"),
+        "visits_cells": _Measured(15, "sizes", ("zones", "bins"), only="sparse"),
     },
     "stays": {
-        "stays_zone": 40, "stays_zone_all": 20, "stays_district": 10, "stays_district_all": 8,
-        "stays_city": 5, "stays_minutes": 17,
+        "stays_zone": _Measured(40, "bins", ("zones", "bins"), only="dense"),
+        "stays_zone_all": _Measured(20, "districts", ("zones",)),
+        "stays_district": _Measured(10, "bins", ("districts", "bins")),
+        "stays_district_all": _Measured(8, "districts", ("districts",)),
+        "stays_city": _Measured(5, "bins", ("bins",)),
+        "stays_minutes": _Measured(17, "bins", ("districts", "bins"), most=MINUTE_STEPS),
     },
     "flows": {
-        "flows_city": 10, "flows_distance": 8, "flows_from_district": 14,
-        "flows_from_district_all": 14, "flows_districts": 14, "flows_districts_all": 10,
-        "flows_from": 4, "flows_from_all": 14, "flows_to": 1, "flows_to_all": 4,
-        "flows_to_district": 2, "flows_to_district_all": 3, "flows_picked": 1, "flows_cells": 3,
+        "flows_city": _Measured(10, "bins", ("bins",)),
+        "flows_distance": _Measured(8, "reaches", ("distances",)),
+        "flows_from_district": _Measured(14, "departs", ("districts", "bins")),
+        "flows_from_district_all": _Measured(14, "districts", ("districts",)),
+        "flows_districts": _Measured(14, "departs", ("districts", "districts", "bins")),
+        "flows_districts_all": _Measured(10, "districts", ("districts", "districts")),
+        "flows_from": _Measured(4, "departs", ("zones", "bins"), only="dense"),
+        "flows_from_all": _Measured(14, "districts", ("zones",)),
+        "flows_to": _Measured(1, "arrives", ("zones", "bins"), only="dense"),
+        "flows_to_all": _Measured(4, "ends", ("zones",)),
+        "flows_to_district": _Measured(2, "arrives", ("districts", "bins")),
+        "flows_to_district_all": _Measured(3, "ends", ("districts",)),
+        "flows_picked": _Measured(1, "departs", ("zones", "zones", "bins")),
+        "flows_cells": _Measured(3, "departs", ("zones", "zones", "bins")),
     },
-    "trips": {"trips_city": 20, "trips_class": 80},
+    "trips": {
+        "trips_city": _Measured(20, "bins", ("bins",)),
+        "trips_class": _Measured(80, "bins", ("classes", "bins")),
+    },
     "roads": {
-        "roads_road": 15, "roads_road_all": 35, "roads_district": 15, "roads_district_all": 5,
-        "kmh_road": 3, "kmh_road_all": 12, "kmh_district": 7, "kmh_district_all": 8,
+        "roads_road": _Measured(15, "cells", ("roads", "bins"), only="by bin"),
+        "roads_road_all": _Measured(35, "roads", ("roads",)),
+        "roads_district": _Measured(15, "areas", ("road_districts", "bins")),
+        "roads_district_all": _Measured(5, "districts", ("road_districts",)),
+        "kmh_road": _Measured(3, "cells", ("roads", "bins"), FASTEST_KMH, "by bin"),
+        "kmh_road_all": _Measured(12, "roads", ("roads",), FASTEST_KMH),
+        "kmh_district": _Measured(7, "areas", ("road_districts", "bins"), FASTEST_KMH),
+        "kmh_district_all": _Measured(8, "districts", ("road_districts",), FASTEST_KMH),
     },
+}
+"""The measurements of each table. PRIVACY.md, section 17, proves their bounds."""
+_COUNTED_FOR = {
+    "visits": "visits", "flows": "trips", "stays": "stays", "trips": "trips", "roads": "passages",
 }  # fmt: skip
-_DENSE_ONLY = ("visits_zone", "stays_zone", "flows_from", "flows_to")
-"""Measurements that a sparse table does without."""
-_SPARSE_ONLY = ("visits_district", "visits_picked", "visits_cells")
-"""Measurements that only sparse tables have."""
-_ROADS_BY_BIN = ("roads_road", "kmh_road")
-"""Measurements that are left out if there are too many roads."""
+"""The kind of contribution that each table counts."""
 _FIRST_ROUND_HISTOGRAMS = {
     "visits": ("sizes", "bins", "zones"),
     "trips": ("sizes", "bins", "departs", "districts", "reaches"),
@@ -129,6 +172,9 @@ class Shape:
     """Whether the first bin follows the last one, as hours of a day do."""
     roads: int = 0
     road_districts: int = 0
+    distances: ClassVar[int] = DISTANCE_CLASSES
+    classes: ClassVar[int] = TRIP_CLASSES
+    """Classes of distance between districts, and classes of trips."""
 
     @classmethod
     def of(cls, zones: Zones, bins: Bins, roads: Roads | None = None) -> Shape:
@@ -178,11 +224,8 @@ class Design:
     @property
     def counted(self) -> list[str]:
         """The kinds of contributions that the tables need: of visits, trips, stays, passages."""
-        wanted = {
-            "visits": {"visits"}, "trips": {"flows", "trips"}, "stays": {"stays"},
-            "passages": {"roads"},
-        }  # fmt: skip
-        return [name for name, of in wanted.items() if of & set(self.tables)]
+        wanted = {_COUNTED_FOR[table] for table in self.tables}
+        return [kind for kind in _FIRST_ROUND_HISTOGRAMS if kind in wanted]
 
     @cached_property
     def first_round(self) -> dict[str, Measurement]:
@@ -209,41 +252,26 @@ class Design:
 
 @dataclass(frozen=True)
 class Bounds:
-    """The most that one object contributes to a table: bounds of sums of squares over groups.
-
-    With zCDP the bound of a group is one of the sum, over the groups of that name, of the squared number of
-    contributions in it (see `groups_of`). With pure accounting only `sizes` is used.
-    """
+    """The most that one object contributes to a table."""
 
     sizes: int
     """Number of contributions, which is their sum of squares if each is a group of its own."""
-    bins: int = 0
-    """Groups are the bins."""
-    zones: int = 0
-    """Visits: groups are the zones."""
-    departs: int = 0
-    """Trips: groups are the pairs of bin and district of the begin, and those of bin and district of the
-    end."""
-    districts: int = 0
-    """Groups are the districts: of a stay or passage, and of the begin and of the end of a trip."""
-    reaches: int = 0
-    """Trips: groups are the classes of distance."""
-    cells: int = 0
-    """Passages: groups are the pairs of road and bin."""
-    roads: int = 0
-    """Passages: groups are the roads."""
-    areas: int = 0
-    """Passages: groups are the pairs of district and bin."""
+    groups: Mapping[str, int] = field(default_factory=dict)
+    """By grouping (see `groups_of`), the largest sum over groups of the squared number of contributions.
+    Pure accounting needs none."""
     lost: float = 0.0
     """Estimated share of all contributions that these bounds leave out, from the first round."""
 
     def of(self, group: str) -> int:
-        """The bound for a group, as `groups_of` names them."""
-        found: int = getattr(self, {"arrives": "departs", "ends": "districts"}.get(group, group))
-        return found
+        """The bound for a grouping. Begins and ends of trips have the same bounds."""
+        if group == "sizes":
+            return self.sizes
+        return self.groups[{"arrives": "departs", "ends": "districts"}.get(group, group)]
 
 
-_MINIMAL_BOUNDS = Bounds(*[1] * 9)
+_MINIMAL_BOUNDS = Bounds(
+    1, dict.fromkeys((name for names in _FIRST_ROUND_HISTOGRAMS.values() for name in names), 1)
+)
 """For kinds of contributions that nobody seems to have."""
 
 
@@ -361,86 +389,37 @@ def second_round(design: Design, round_one: Mapping[str, Ints]) -> Plan:
 
 def _shares(design: Design) -> dict[str, Fraction]:
     """Share of the whole budget of each measurement of the second round."""
-    left_out: tuple[str, ...] = _DENSE_ONLY if design.shape.sparse else _SPARSE_ONLY
-    if not design.shape.few_roads:
-        left_out += _ROADS_BY_BIN
+    shape = design.shape
+    has = {"sparse" if shape.sparse else "dense", "by bin" if shape.few_roads else "", ""}
     weight = {name: _TABLE_WEIGHTS[name] for name in design.tables}
-    whole = sum(weight.values())
     shares: dict[str, Fraction] = {}
-    for table, parts in _MEASUREMENT_WEIGHTS.items():
-        if table not in weight:
-            continue
+    for table in weight:
+        parts = {name: of.weight for name, of in _MEASURED[table].items() if of.only in has}
         if table == "trips" and "flows" in weight:  # flows_city measures the same as trips_city
-            parts = {"trips_class": 1}
-        parts = {name: part for name, part in parts.items() if name not in left_out}
-        for name, part in parts.items():
-            mine = Fraction(weight[table], whole) * Fraction(part, sum(parts.values()))
-            shares[name] = (1 - FIRST_ROUND) * mine
+            del parts["trips_city"]
+        of_table = (1 - FIRST_ROUND) * Fraction(weight[table], sum(weight.values()))
+        whole = sum(parts.values())
+        shares |= {name: of_table * Fraction(part, whole) for name, part in parts.items()}
     return shares
 
 
 def _measurements(design: Design, bounds: dict[str, Bounds]) -> dict[str, Measurement]:
-    """The measurements, with their bounds. PRIVACY.md, section 17, proves the bound of each."""
-    shape, budget, shares = design.shape, design.budget, _shares(design)
-    z, d, b = shape.zones, shape.districts, shape.bins
-    visits, trips, stays = (bounds[what] for what in ("visits", "trips", "stays"))
-    passages, roads, rd = bounds.get("passages", _MINIMAL_BOUNDS), shape.roads, shape.road_districts
-    # for each: number of entries, bounds of the kind, and the group that bounds the squared L2 norm
-    known = {
-        "visits_zone": (z * b, visits, "sizes"),
-        "visits_zone_all": (z, visits, "zones"),
-        "visits_district": (d * b, visits, "bins"),
-        "visits_city": (b, visits, "bins"),
-        "visits_picked": (z * b, visits, "sizes"),
-        "visits_cells": (z * b, visits, "sizes"),
-        "stays_zone": (z * b, stays, "bins"),
-        "stays_zone_all": (z, stays, "districts"),
-        "stays_district": (d * b, stays, "bins"),
-        "stays_district_all": (d, stays, "districts"),
-        "stays_city": (b, stays, "bins"),
-        "stays_minutes": (d * b, stays, "bins"),
-        "flows_city": (b, trips, "bins"),
-        "flows_distance": (DISTANCE_CLASSES, trips, "reaches"),
-        "flows_from_district": (d * b, trips, "departs"),
-        "flows_from_district_all": (d, trips, "districts"),
-        "flows_districts": (d * d * b, trips, "departs"),
-        "flows_districts_all": (d * d, trips, "districts"),
-        "flows_from": (z * b, trips, "departs"),
-        "flows_from_all": (z, trips, "districts"),
-        "flows_to": (z * b, trips, "arrives"),
-        "flows_to_all": (z, trips, "ends"),
-        "flows_to_district": (d * b, trips, "arrives"),
-        "flows_to_district_all": (d, trips, "ends"),
-        "flows_picked": (z * z * b, trips, "departs"),
-        "flows_cells": (z * z * b, trips, "departs"),
-        "trips_city": (b, trips, "bins"),
-        "trips_class": (TRIP_CLASSES * b, trips, "bins"),
-        "roads_road": (roads * b, passages, "cells"),
-        "roads_road_all": (roads, passages, "roads"),
-        "roads_district": (rd * b, passages, "areas"),
-        "roads_district_all": (rd, passages, "districts"),
-        "kmh_road": (roads * b, passages, "cells"),
-        "kmh_road_all": (roads, passages, "roads"),
-        "kmh_district": (rd * b, passages, "areas"),
-        "kmh_district_all": (rd, passages, "districts"),
-    }
+    """The measurements, with their bounds."""
+    budget, shares = design.budget, _shares(design)
     found = {}
-    for name, (size, of, group) in known.items():
-        if name in shares:
-            times = WHOLE * _largest_item(name)
-            bound = of.sizes * times if budget.pure else of.of(group) * times**2
-            amount = budget.whole * shares[name]
-            found[name] = Measurement(
-                name=name, size=size, bound=bound, amount=amount, pure=budget.pure
-            )
+    for table in design.tables:
+        of = bounds[_COUNTED_FOR[table]]
+        for name, how in _MEASURED[table].items():
+            if name in shares:
+                times = WHOLE * how.most
+                found[name] = Measurement(
+                    name=name,
+                    size=math.prod(getattr(design.shape, side) for side in how.sides),
+                    bound=of.sizes * times if budget.pure else of.of(how.group) * times**2,
+                    amount=budget.whole * shares[name],
+                    pure=budget.pure,
+                )
     return found
-
-
-def _largest_item(measurement: str) -> int:
-    """The largest number that one contribution adds to an entry."""
-    if measurement == "stays_minutes":
-        return MINUTE_STEPS
-    return FASTEST_KMH if measurement.startswith("kmh_") else 1
 
 
 def _significant_classes(histogram: Ints, noise: float) -> list[float]:
@@ -502,7 +481,8 @@ def _choose_bounds(
         error2 = (_RESIDUAL_BIAS * lost) ** 2 + (_SMOOTHED_NOISE_SHARE * noise / busy) ** 2
         found.append((error2, most, lost))
     _, most, lost = min(found)
-    return Bounds(**{name: math.ceil(most * ratio) for name, ratio in ratios.items()}, lost=lost)
+    groups = {name: math.ceil(most * ratio) for name, ratio in ratios.items()}
+    return Bounds(groups.pop("sizes"), groups, lost)
 
 
 def _sum_of_counted(sizes: list[float], most: float, *, pure: bool = False) -> float:
@@ -599,79 +579,33 @@ def _tail_probability(picked: Measurement, least: int) -> float:
 # What is drawn and committed: noisy numbers only.
 
 
-@dataclass(frozen=True)
-class Draw:
-    """Noisy numbers by the name of their measurement; empty where it was not asked for.
+_NUMBERS = make_dataclass(
+    "_NUMBERS",
+    [
+        *("design", "objects", "visits_likely", "flows_likely"),
+        *(f"{what.removesuffix('s')}_{n}" for what, of in _FIRST_ROUND_HISTOGRAMS.items() for n in of),
+        *(name for of in _MEASURED.values() for name in of),
+    ],
+    frozen=True,
+)  # fmt: skip
+
+
+class Draw(_NUMBERS):  # type: ignore[misc, valid-type]
+    """Columns of noisy numbers by the name of their measurement; empty where it was not asked for.
 
     Numbers of the first round are in objects; all others are sums of weights, in units of 1 / WHOLE.
-    """
 
-    design: Ints
-    """`Design.digest`: the zones and roads that were counted."""
-    objects: Ints
-    visit_sizes: Ints
-    visit_bins: Ints
-    visit_zones: Ints
-    trip_sizes: Ints
-    trip_bins: Ints
-    trip_departs: Ints
-    trip_districts: Ints
-    trip_reaches: Ints
-    stay_sizes: Ints
-    stay_bins: Ints
-    stay_districts: Ints
-    passage_sizes: Ints
-    passage_cells: Ints
-    passage_roads: Ints
-    passage_areas: Ints
-    passage_districts: Ints
-    visits_zone: Ints
-    visits_zone_all: Ints
-    visits_district: Ints
-    visits_city: Ints
-    visits_picked: Ints
-    """Cells of a sparse table of visits that are published: zone * bins + bin, ascending."""
-    visits_likely: Ints
-    """The published cells that coarser levels suggested, instead of a noisy number of their own."""
-    visits_cells: Ints
-    """The noisy number of each published cell, independent of the noise by which it was picked."""
-    stays_zone: Ints
-    stays_district: Ints
-    stays_city: Ints
-    stays_minutes: Ints
-    stays_zone_all: Ints
-    stays_district_all: Ints
-    flows_city: Ints
-    flows_distance: Ints
-    flows_from_district: Ints
-    flows_districts: Ints
-    flows_from: Ints
-    flows_to: Ints
-    flows_to_district: Ints
-    flows_from_district_all: Ints
-    flows_districts_all: Ints
-    flows_from_all: Ints
-    flows_to_all: Ints
-    flows_to_district_all: Ints
-    flows_picked: Ints
-    """The same for flows between zones: (origin * zones + destination) * bins + bin."""
-    flows_likely: Ints
-    flows_cells: Ints
-    trips_city: Ints
-    trips_class: Ints
-    roads_road: Ints
-    roads_road_all: Ints
-    roads_district: Ints
-    roads_district_all: Ints
-    kmh_road: Ints
-    """Sums of weight times speed in km/h, in units of 1 / WHOLE."""
-    kmh_road_all: Ints
-    kmh_district: Ints
-    kmh_district_all: Ints
+    design: `Design.digest`, the zones and roads that were counted.
+    visits_picked, flows_picked: published cells of a sparse table, ascending: zone * bins + bin, or
+    (origin * zones + destination) * bins + bin.
+    visits_likely, flows_likely: those of them that coarser levels suggested.
+    visits_cells, flows_cells: the noisy number of each published cell, independent of the noise by which it
+    was picked.
+    """
 
     def __len__(self) -> int:
         """Number of noisy numbers."""
-        return sum(len(getattr(self, f.name)) for f in fields(self)) - len(self.design)
+        return sum(len(column) for column in vars(self).values()) - len(self.design)
 
 
 def plan_of(draw: Draw, design: Design) -> Plan:

@@ -287,3 +287,9 @@ RELATIONS = (
         view="create_roads_map",
     ),
 )
+COUNTED = {
+    relation.suffix.removeprefix("_"): relation
+    for relation in RELATIONS
+    if "value" in relation.names and relation.view is None
+}
+"""The tables of counts, by name."""

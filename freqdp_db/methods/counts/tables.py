@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields, make_dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -35,7 +35,7 @@ from freqdp_db.methods.counts.estimation import (
     smoothed_over_bins,
     total_margins,
 )
-from freqdp_db.methods.counts.options import SUMMARY
+from freqdp_db.methods.counts.family import SUMMARY
 from freqdp_db.methods.counts.plan import (
     MINUTE_STEPS,
     STEP_MIN,
@@ -44,9 +44,10 @@ from freqdp_db.methods.counts.plan import (
     Shape,
     estimate_lost_share,
 )
+from freqdp_db.methods.counts.relations import COUNTED
 from freqdp_db.methods.counts.zones import BIN_KINDS, Bins, Geography, Roads, Zones
 from freqdp_db.methods.synthesis.public import Period
-from freqdp_db.model.arrays import Ids, Ints
+from freqdp_db.model.arrays import Ints
 
 LIKELY = 0.5
 """Coarser levels suggest a cell of a sparse table if they expect at least this number in it."""
@@ -59,51 +60,26 @@ _MIN_DEVIATIONS_OF_MEAN = 2.0
 """A mean is published if its denominator exceeds this many standard deviations of its noise."""
 
 
-@dataclass(frozen=True)
-class CountTables:
-    """The columns of all published tables, each table in the order of its key. Empty: not asked for."""
+_COLUMNS = make_dataclass(
+    "_COLUMNS",
+    [
+        *(f"{name}_{column.name}" for name, of in COUNTED.items() for column in of.columns),
+        *("summary", "bins"),
+    ],
+    frozen=True,
+)
 
-    visits_zone: Ids
-    visits_bin: Ids
-    visits_value: Ints
-    visits_margin: NDArray[np.float64]
-    visits_estimate: NDArray[np.float64]
-    visits_shown_from: NDArray[np.float64]
-    flows_origin: Ids
-    flows_destination: Ids
-    flows_bin: Ids
-    flows_value: Ints
-    flows_margin: NDArray[np.float64]
-    flows_estimate: NDArray[np.float64]
-    flows_shown_from: NDArray[np.float64]
-    stays_zone: Ids
-    stays_bin: Ids
-    stays_value: Ints
-    stays_margin: NDArray[np.float64]
-    stays_estimate: NDArray[np.float64]
-    stays_mean_minutes: NDArray[np.float64]
-    stays_mean_margin: NDArray[np.float64]
-    trips_length_class: Ids
-    trips_duration_class: Ids
-    trips_bin: Ids
-    trips_value: Ints
-    trips_margin: NDArray[np.float64]
-    trips_estimate: NDArray[np.float64]
-    roads_road: Ids
-    roads_bin: Ids
-    roads_value: Ints
-    roads_margin: NDArray[np.float64]
-    roads_estimate: NDArray[np.float64]
-    roads_mean_kmh: NDArray[np.float64]
-    roads_mean_margin: NDArray[np.float64]
-    summary: NDArray[np.float64]
-    """One number for each name in `options.SUMMARY`."""
-    bins: Ints
-    """Kind of bins (its position in BIN_KINDS), begin and end of the period."""
+
+class CountTables(_COLUMNS):  # type: ignore[misc, valid-type]
+    """The columns of all published tables, each table in the order of its key. Empty: not asked for.
+
+    summary: one number for each name in `options.SUMMARY`. bins: kind of bins (its position in BIN_KINDS),
+    begin and end of the period.
+    """
 
     def __len__(self) -> int:
         """Number of rows of all tables of counts."""
-        return sum(len(getattr(self, f.name)) for f in fields(self) if f.name.endswith("_bin"))
+        return sum(len(getattr(self, f"{name}_bin")) for name in COUNTED)
 
     def bins_in(self, timezone: str) -> Bins:
         """The time bins of the tables."""
@@ -112,15 +88,9 @@ class CountTables:
 
     def table(self, name: str) -> dict[str, NDArray[Any]]:
         """The columns of one table, by name."""
-        own = f"{name}_"
-        return {
-            f.name.removeprefix(own): getattr(self, f.name)
-            for f in fields(self)
-            if f.name.startswith(own)
-        }
+        return {column: getattr(self, f"{name}_{column}") for column in COUNTED[name].names}
 
 
-_DTYPE_OF_EMPTY: dict[str, type] = {"Ints": np.int64, "Ids": np.int32}
 Columns = dict[str, NDArray[Any]]
 
 
@@ -496,12 +466,8 @@ def make_tables(draw: Draw, plan: Plan) -> CountTables:
     columns["summary"] = found.summary()
     period = bins.period.begin, bins.period.end
     columns["bins"] = np.array([BIN_KINDS.index(bins.kind), *period])
-    return CountTables(
-        **{
-            f.name: columns.get(f.name, np.zeros(0, _DTYPE_OF_EMPTY.get(str(f.type), np.float64)))
-            for f in fields(CountTables)
-        }
-    )
+    nothing = np.zeros(0)
+    return CountTables(**{f.name: columns.get(f.name, nothing) for f in fields(CountTables)})
 
 
 def expected_summary(plan: Plan) -> NDArray[np.float64]:

@@ -14,10 +14,17 @@ from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.errors import VerificationFailed
 from freqdp_db.methods.frequency.counts import Frequencies
 from freqdp_db.methods.frequency.partition import Partition
-from freqdp_db.model.arrays import Ids, Ints, offsets_from, owners
-from freqdp_db.model.kernels import stable_order, stream, uniform
-from freqdp_db.model.trajectories import Clock, Codes, EditRuns, Edits, PfTargets, Trajectories
-from freqdp_db.search.nearest import projection, to_mm
+from freqdp_db.model.arrays import Ids, Ints, Metres, offsets_from, offsets_of, owners
+from freqdp_db.model.kernels import stream, uniform
+from freqdp_db.model.trajectories import (
+    Clock,
+    EditRuns,
+    Edits,
+    Locations,
+    PfTargets,
+    Trajectories,
+)
+from freqdp_db.search.nearest import to_mm
 
 # Times of inserted samples, which look like those of their neighbours.
 
@@ -144,7 +151,7 @@ def delete(partition: Partition, deletions: EditRuns) -> Thinned:
     return Thinned(replace(partition, trajectories=left), stood.astype(np.int32), deletions)
 
 
-def cheapest_of_each(group: Ids, loss: Ints, rank: Ints, wanted: Ints) -> Ints:
+def cheapest_of_each(group: Ids | Ints, loss: Ints, rank: Ids | Ints, wanted: Ids | Ints) -> Ints:
     """As many rows of each group as are wanted of it: those with the least loss, ties by rank."""
     order = np.lexsort((rank, loss, group))
     group = group[order]
@@ -154,122 +161,101 @@ def cheapest_of_each(group: Ids, loss: Ints, rank: Ints, wanted: Ints) -> Ints:
 
 @njit(nogil=True, cache=True)
 def _insert_range(  # type: ignore[no-untyped-def]
-    first, last, offsets, location, at, start, kept, x, y, step, gap,
-    run_offsets, run_place, slots, position, key, numbered_from, out_offsets,
+    first, last, offsets, location, at, start, x, y, step, gap, new_offsets, place, follows, key,
+    numbered_from,
 ):  # fmt: skip
-    size = out_offsets[last] - out_offsets[first]
+    """Places and times of trajectories with their new samples, which are in order."""
+    size = offsets[last] - offsets[first] + new_offsets[last] - new_offsets[first]
     out_location, out_at = np.empty(size, np.int32), np.empty(size, np.int64)
     k = 0
     for t in range(first, last):
         lo, hi = offsets[t], offsets[t + 1]
-        r0, r1 = run_offsets[t], run_offsets[t + 1]
-        if r0 == r1:
-            for i in range(lo, hi):
-                out_location[k], out_at[k] = location[i], at[i]
+        e, new_end = new_offsets[t], new_offsets[t + 1]
+        if hi == lo:
+            for j in range(new_end - e):
+                out_location[k], out_at[k] = place[e + j], start[t] + j * gap
                 k += 1
             continue
-        new = slots[r1] - slots[r0]
-        place = np.empty(new, np.int32)
-        after = np.empty(new, np.int64)  # sample of the thinned trajectory it follows
-        share = np.empty(new, np.float64)
-        followed = np.empty(new, np.int64)
-        n = 0
-        for run in range(r0, r1):
-            for e in range(slots[run], slots[run + 1]):
-                place[n] = run_place[run]
-                if hi - lo == 0:
-                    after[n], share[n] = -1, 0.5
-                else:
-                    i = lo + np.searchsorted(kept[lo:hi], position[e])
-                    j = min(i + 1, hi - 1)
-                    after[n] = i - lo
-                    share[n] = projection(
-                        x[place[n]], y[place[n]],
-                        x[location[i]], y[location[i]], x[location[j]], y[location[j]],
-                    )  # fmt: skip
-                n += 1
-        # by (segment, projection, location); runs are in order of location already
-        by_share = stable_order(share)
-        for e in range(new):
-            followed[e] = after[by_share[e]]
-        order = stable_order(followed)
-        for e in range(new):
-            order[e] = by_share[order[e]]
-        e = 0
-        if hi - lo == 0:
-            for e in range(new):
-                out_location[k] = place[order[e]]
-                out_at[k] = start[t] + e * gap
-                k += 1
-            continue
-        own = own_gaps(at, lo, hi, gap)
-        for i in range(hi - lo):
-            out_location[k], out_at[k] = location[lo + i], at[lo + i]
+        own = own_gaps(at, lo, hi, gap) if e < new_end else at[:0]
+        for i in range(lo, hi):
+            out_location[k], out_at[k] = location[i], at[i]
             k += 1
-            end = e
-            while end < new and after[order[end]] == i:
-                end += 1
-            count = end - e
-            for j in range(count):
-                out_location[k + j] = place[order[e + j]]
+            count = 0
+            while e + count < new_end and follows[e + count] == i:
+                out_location[k + count] = place[e + count]
+                count += 1
             if hi - lo == 1:
                 for j in range(count):
                     out_at[k + j] = at[lo] + (j + 1) * gap
             elif count:
                 ways = np.empty(count + 1, np.float64)
-                a = location[lo + i]
+                a = location[i]
                 for j in range(count + 1):
-                    b = out_location[k + j] if j < count else location[lo + i + 1]
+                    b = out_location[k + j] if j < count else location[i + 1]
                     ways[j] = math.sqrt((x[b] - x[a]) ** 2 + (y[b] - y[a]) ** 2)
                     a = b
                 fill_times(
-                    out_at[k : k + count], at[lo + i], at[lo + i + 1], ways, own, step,
-                    stream(key, ((numbered_from + t) << 32) + i),
+                    out_at[k : k + count], at[i], at[i + 1], ways, own, step,
+                    stream(key, ((numbered_from + t) << 32) + i - lo),
                 )  # fmt: skip
             k += count
-            e = end
+            e += count
     return out_location, out_at
 
 
 def insert(thinned: Thinned, insertions: EditRuns, clock: Clock, key: np.uint64) -> Partition:
-    """Put the inserted samples in, with times that the key draws."""
+    """Put the inserted samples in, with times that the key draws.
+
+    Those after one sample are in the order of their projections on the segment, then of their places.
+    """
     first, places = thinned.partition.first, thinned.partition.places
     left = thinned.partition.trajectories
-    run_offsets = insertions.by_trajectory(len(left))
-    offsets = offsets_from(left.lengths + np.diff(insertions.offsets[run_offsets]))
+    owner, place, position = _one_by_one(insertions)
+    follows = _find_followed(thinned, owner, position)
+    order = np.lexsort((_projections(left, places, place, follows), follows, owner))
+    place, follows = place[order], follows[order]
+    new_offsets = offsets_of(owner, len(left))
     parts = map_ranges(
-        _insert_range, offsets, left.offsets, left.location, left.at, left.start,
-        thinned.position, places.x, places.y, clock.step_us, clock.median_gap_us, run_offsets,
-        insertions.location, insertions.offsets, insertions.position, key, first, offsets,
+        _insert_range, left.offsets + new_offsets, left.offsets, left.location, left.at, left.start,
+        places.x, places.y, clock.step_us, clock.median_gap_us, new_offsets, place, follows, key,
+        first,
     )  # fmt: skip
     location, at = joined(parts)
+    offsets = left.offsets + new_offsets
     start = left.start.copy()
     filled = np.diff(offsets) > 0
     start[filled] = at[offsets[:-1][filled]]
-    kept = _kept_after(thinned, insertions, run_offsets, offsets)
+    kept = None
+    if left.kept is not None:
+        # an inserted sample has the values of the sample it follows, or none
+        kept = np.zeros(len(at), np.int16)
+        copies = 1 + np.bincount(follows[follows >= 0], minlength=left.samples)
+        kept[np.repeat(left.lengths > 0, np.diff(offsets))] = np.repeat(left.kept, copies)
     return replace(thinned.partition, trajectories=Trajectories(offsets, location, at, start, kept))
 
 
-def _kept_after(
-    thinned: Thinned, insertions: EditRuns, run_offsets: Ints, offsets: Ints
-) -> Codes | None:
-    """The codes of kept values: an inserted sample has that of the sample it follows, or none."""
-    left = thinned.partition.trajectories
-    if left.kept is None:
-        return None
-    runs = np.diff(insertions.offsets)
-    owner, position = np.repeat(insertions.trajectory, runs), insertions.position
-    after = position >= 0
+def _find_followed(thinned: Thinned, owner: Ids, position: Ids) -> Ints:
+    """The remaining sample that each inserted one follows; -1: none is left."""
     # both sides in order of (trajectory, position in the mechanism's input)
     span = np.int64(max(position.max(initial=0), thinned.position.max(initial=0)) + 1)
-    stood = left.owner * span + thinned.position
-    followed = np.searchsorted(stood, owner[after] * span + position[after])
-    copies = 1 + np.bincount(followed, minlength=left.samples)
-    kept = np.zeros(int(offsets[-1]), np.int16)
-    # of emptied trajectories there is nothing to follow
-    filled = np.repeat(left.lengths > 0, np.diff(offsets))
-    kept[filled] = np.repeat(left.kept, copies)
-    return kept
+    stood = thinned.partition.trajectories.owner * span + thinned.position
+    return np.where(position < 0, -1, np.searchsorted(stood, owner * span + position))
+
+
+def _projections(left: Trajectories, places: Locations, place: Ids, follows: Ints) -> Metres:
+    """Where on the segment after the sample that it follows each place falls, from 0 to 1."""
+    some = follows >= 0
+    a = left.location[follows[some]]
+    # the last sample of a trajectory has a segment of length 0
+    b = left.location[follows[some] + ~left.ends[follows[some]]]
+    ax, ay = places.x[a], places.y[a]
+    dx, dy = places.x[b] - ax, places.y[b] - ay
+    along = (places.x[place[some]] - ax) * dx + (places.y[place[some]] - ay) * dy
+    length2 = dx * dx + dy * dy
+    found = np.full(len(place), 0.5)
+    share = np.divide(along, length2, out=np.full(len(a), 0.5), where=length2 > 0)
+    found[some] = np.clip(share, 0.0, 1.0)
+    return found
 
 
 def finish(thinned: Thinned, insertions: EditRuns, clock: Clock, key: np.uint64) -> Edited:

@@ -18,8 +18,8 @@ from freqdp_db.engines.partitions import Partitions
 from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.methods.frequency.applying import Thinned, cheapest_of_each, delete, split
 from freqdp_db.methods.frequency.partition import Partition
-from freqdp_db.model.arrays import Ids, Ints, offsets_from, offsets_of
-from freqdp_db.model.kernels import find, stable_order
+from freqdp_db.model.arrays import Ids, Ints, offsets_from, offsets_of, owners
+from freqdp_db.model.kernels import find
 from freqdp_db.model.trajectories import EditRuns, PfTargets, TfTargets
 from freqdp_db.search.nearest import squared_distance, to_mm
 
@@ -40,103 +40,47 @@ def _stay_loss(lo, hi, begin, end, location, x, y):  # type: ignore[no-untyped-d
 
 
 @njit(nogil=True, cache=True)
-def _sum_losses(first, last, offsets, location, x, y, pair_offsets, pair_place, wanted):  # type: ignore[no-untyped-def]
-    """The pairs of trajectory and wanted location: pair, trajectory, and total loss of all its
-    occurrences."""
-    begin_pair = pair_offsets[first]
-    total = np.zeros(pair_offsets[last] - begin_pair, np.int64)
+def _find_occurrences(first, last, offsets, location, x, y, pair_offsets, pair_place):  # type: ignore[no-untyped-def]
+    """Every occurrence of some places, which are pairs of a trajectory and a place: the pair, the
+    position in the trajectory, and the loss."""
+    size = offsets[last] - offsets[first]
+    pair_of, position = np.empty(size, np.int64), np.empty(size, np.int32)
+    loss = np.empty(size, np.int64)
+    k = 0
     for t in range(first, last):
         lo, hi = offsets[t], offsets[t + 1]
-        begin = lo
-        while begin < hi:
-            place = location[begin]
-            end = begin + 1
-            while end < hi and location[end] == place:
-                end += 1
-            if wanted[place]:
-                pair = find(pair_place, pair_offsets[t], pair_offsets[t + 1], place)
-                loss = _stay_loss(lo, hi, begin, end, location, x, y)
-                total[pair - begin_pair] += loss * (end - begin)
-            begin = end
-    count = 0
-    for i in range(len(total)):
-        count += wanted[pair_place[begin_pair + i]]
-    pair_of, owner = np.empty(count, np.int64), np.empty(count, np.int32)
-    loss_of = np.empty(count, np.int64)
-    count = 0
-    for t in range(first, last):
-        for i in range(pair_offsets[t], pair_offsets[t + 1]):
-            if wanted[pair_place[i]]:
-                pair_of[count], owner[count], loss_of[count] = i, t, total[i - begin_pair]
-                count += 1
-    return pair_of, owner, loss_of
-
-
-@njit(nogil=True, cache=True)
-def _cheapest(  # type: ignore[no-untyped-def]
-    first, last, offsets, location, x, y, run_offsets, run_place, slots
-):
-    """The cheapest occurrences of each run, as many as it has slots; ties go to the first position."""
-    begin_slot = slots[run_offsets[first]]
-    size = slots[run_offsets[last]] - begin_slot
-    position, loss = np.empty(size, np.int32), np.empty(size, np.int64)
-    for t in range(first, last):
-        r0, r1 = run_offsets[t], run_offsets[t + 1]
-        if r0 == r1:
-            continue
-        lo, hi = offsets[t], offsets[t + 1]
-        # occurrences of all runs of this trajectory, in order of position
-        which = np.empty(hi - lo, np.int64)
-        where = np.empty(hi - lo, np.int64)
-        cost = np.empty(hi - lo, np.int64)
-        n = 0
-        begin = lo
+        begin = hi if pair_offsets[t] == pair_offsets[t + 1] else lo
         while begin < hi:
             end = begin + 1
             while end < hi and location[end] == location[begin]:
                 end += 1
-            run = find(run_place, r0, r1, location[begin])
-            if run >= 0:
-                price = _stay_loss(lo, hi, begin, end, location, x, y)
+            pair = find(pair_place, pair_offsets[t], pair_offsets[t + 1], location[begin])
+            if pair >= 0:
+                of_each = _stay_loss(lo, hi, begin, end, location, x, y)
                 for i in range(begin, end):
-                    which[n], where[n], cost[n] = run, i - lo, price
-                    n += 1
-            begin = end
-        by_run = stable_order(which[:n])
-        i = 0
-        while i < n:
-            run = which[by_run[i]]
-            j = i
-            while j < n and which[by_run[j]] == run:
-                j += 1
-            # mark the cheapest, then write them in the order of their positions
-            price_of = np.empty(j - i, np.int64)
-            for s in range(j - i):
-                price_of[s] = cost[by_run[i + s]]
-            cheapest = stable_order(price_of)
-            taken = slots[run + 1] - slots[run]
-            go = np.zeros(j - i, np.bool_)
-            for s in range(taken):
-                go[cheapest[s]] = True
-            k = slots[run] - begin_slot
-            for s in range(j - i):
-                if go[s]:
-                    position[k] = where[by_run[i + s]]
-                    loss[k] = price_of[s]
+                    pair_of[k], position[k], loss[k] = pair, i - lo, of_each
                     k += 1
-            i = j
-    return position, loss
+            begin = end
+    return pair_of[:k], position[:k], loss[:k]
+
+
+def _cheapest(first: int, last: int, count: Ids, *samples: Any) -> tuple[Ids, Ints]:
+    """The `count` cheapest occurrences of each pair; ties go to the first position."""
+    pair, position, loss = _find_occurrences(first, last, *samples)
+    kept = cheapest_of_each(pair, loss, position, count)
+    kept = kept[np.argsort(pair[kept], kind="stable")]
+    return position[kept], loss[kept]
 
 
 def _delete(partition: Partition, trajectory: Ids, location: Ids, count: Ids) -> Thinned:
     """Delete the `count` cheapest occurrences of each location in its trajectory."""
     trajectories, places = partition.trajectories, partition.places
-    slots = offsets_from(count)
     parts = map_ranges(
-        _cheapest, trajectories.offsets, trajectories.offsets, trajectories.location,
-        places.x, places.y, offsets_of(trajectory, len(trajectories)), location, slots,
+        _cheapest, trajectories.offsets, count, trajectories.offsets, trajectories.location,
+        places.x, places.y, offsets_of(trajectory, len(trajectories)), location,
     )  # fmt: skip
-    return delete(partition, EditRuns("d", trajectory, location, slots, *joined(parts)))
+    runs = EditRuns("d", trajectory, location, offsets_from(count), *joined(parts))
+    return delete(partition, runs)
 
 
 # Intra-trajectory
@@ -203,26 +147,31 @@ def find_deletion_candidates(partition: Partition, fall: Ints, rank: Ints) -> De
     trajectories, places, frequencies = (
         partition.trajectories, partition.places, partition.frequencies,
     )  # fmt: skip
-    wanted = np.zeros(len(places), np.bool_)
-    wanted[: len(fall)] = fall > 0
+    falls = np.zeros(len(places), np.bool_)
+    falls[: len(fall)] = fall > 0
+    pair = np.flatnonzero(falls[frequencies.location])
+    owner, location = owners(frequencies.offsets)[pair], frequencies.location[pair]
     parts = map_ranges(
-        _candidates_of_range, trajectories.offsets, (frequencies.location, fall, rank),
+        _find_candidates, trajectories.offsets, (owner, location, fall, rank),
         trajectories.offsets, trajectories.location, places.x, places.y,
-        frequencies.offsets, frequencies.location, wanted,
+        offsets_of(owner, len(trajectories)), location,
     )  # fmt: skip
-    pair, owner, loss = joined(parts)
-    return DeletionCandidates(
-        owner + np.int32(partition.first), frequencies.location[pair], frequencies.pf[pair], loss
-    )
+    kept, loss = joined(parts)
+    pf = frequencies.pf[pair[kept]]
+    return DeletionCandidates(owner[kept] + np.int32(partition.first), location[kept], pf, loss)
 
 
-def _candidates_of_range(
-    first: int, last: int, places: tuple[Ids, Ints, Ints], *samples: Any
-) -> tuple[Ints, Ids, Ints]:
-    pair, owner, loss = _sum_losses(first, last, *samples)
-    location, fall, rank = places
-    kept = cheapest_of_each(location[pair], loss, rank[owner], fall)
-    return pair[kept], owner[kept], loss[kept]
+def _find_candidates(
+    first: int, last: int, pairs: tuple[Ids, Ids, Ints, Ints], *samples: Any
+) -> tuple[Ints, Ints]:
+    """Of the pairs in a range of trajectories the cheapest of each place, and their total losses."""
+    owner, location, fall, rank = pairs
+    begin, end = np.searchsorted(owner, [first, last])
+    pair, _, loss = _find_occurrences(first, last, *samples)
+    total = np.zeros(end - begin, np.int64)
+    np.add.at(total, pair - begin, loss)
+    kept = cheapest_of_each(location[begin:end], total, rank[owner[begin:end]], fall)
+    return begin + kept, total[kept]
 
 
 def _delete_all_occurrences(partition: Partition, chosen: DeletionCandidates) -> Thinned:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from operator import attrgetter
 
 import numpy as np
 
@@ -42,19 +42,23 @@ class DistributedTrajectories(Trajectories):
 
     @cached_property
     def location(self) -> Ids:
-        return np.concatenate(list(self.partitions.map(_column, "location")))
+        return np.concatenate(list(self.partitions.map(attrgetter("trajectories.location"))))
 
     @cached_property
     def at(self) -> Ints:
-        return np.concatenate(list(self.partitions.map(_column, "at")))
+        return np.concatenate(list(self.partitions.map(attrgetter("trajectories.at"))))
 
     @cached_property
     def start(self) -> Ints:
-        return np.concatenate(list(self.partitions.map(_column, "start")))
+        return np.concatenate(list(self.partitions.map(attrgetter("trajectories.start"))))
 
     @cached_property
     def kept(self) -> Codes | None:
-        parts = [codes for codes in self.partitions.map(_column, "kept") if codes is not None]
+        parts = [
+            codes
+            for codes in self.partitions.map(attrgetter("trajectories.kept"))
+            if codes is not None
+        ]
         return np.concatenate(parts) if parts else None
 
     def __repr__(self) -> str:
@@ -72,16 +76,7 @@ def partitions_of(trajectories: Trajectories, places: Locations) -> Partitions[P
 def trajectories_in(partitions: Partitions[Partition]) -> Trajectories:
     """The trajectories of partitions. Their columns stay where they are."""
     if partitions.remote:
-        lengths = np.concatenate(list(partitions.map(_column, "lengths")))
+        lengths = np.concatenate(list(partitions.map(attrgetter("trajectories.lengths"))))
         return DistributedTrajectories(offsets_from(lengths), partitions)
     (whole,) = partitions
     return whole.trajectories
-
-
-def tf_of(partition: Partition) -> Ids:
-    """How many of these trajectories visit each place."""
-    return partition.frequencies.tf
-
-
-def _column(partition: Partition, name: str) -> Any:
-    return getattr(partition.trajectories, name)

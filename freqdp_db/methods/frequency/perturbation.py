@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from operator import attrgetter
 
 import numpy as np
 
@@ -40,11 +41,7 @@ def _rank(partition: Partition, tf: Ids, trajectories: int, size: int) -> Ranked
 
 def candidates_in(ranked: Partitions[Ranked]) -> Flags:
     """The paper's P: places that are in any trajectory's signature."""
-    return either(list(ranked.map(_candidates)))
-
-
-def _candidates(ranked: Ranked) -> Flags:
-    return ranked.signatures.candidates
+    return either(list(ranked.map(attrgetter("signatures.candidates"))))
 
 
 # Global TF randomization (Alg. 1, lines 1-6)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from decimal import Decimal
 from fractions import Fraction
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -162,16 +163,9 @@ def result_of(state: WorkingSet, edited: Partitions[Edited]) -> tuple[EditLog, W
     """The log of a step and the state after it."""
     from freqdp_db.methods.frequency.partition import trajectories_in
 
-    after = trajectories_in(edited.map(_after))
-    return log_of(edited.map(_edits)), WorkingSet(after, state.places, state.key)
-
-
-def _after(edited: Edited) -> Partition:
-    return edited.after
-
-
-def _edits(edited: Edited) -> Edits:
-    return edited.edits
+    after = trajectories_in(edited.map(attrgetter("after")))
+    log = log_of(edited.map(attrgetter("edits")))
+    return log, WorkingSet(after, state.places, state.key)
 
 
 def log_of(edits: Partitions[Edits]) -> EditLog:

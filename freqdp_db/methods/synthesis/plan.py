@@ -11,7 +11,8 @@ seed of the sampling. Nothing in this module reads data.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from collections.abc import Callable
+from dataclasses import dataclass, make_dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -203,8 +204,9 @@ FIRST_ROUND = (
 
 
 class _Rule(NamedTuple):
-    """Shares and clips of one statistic of the second round."""
+    """Size, shares and clips of one statistic of the second round."""
 
+    size: Callable[[Grids, Period], int]
     few: int
     many: int
     pure: int
@@ -220,23 +222,23 @@ class _Rule(NamedTuple):
 
 
 _RULES = {
-    "trips": _Rule(10, 10, 20, 0.0, 0.0),
-    "origins": _Rule(90, 70, 85, 0.4, 0.8),
-    "destinations": _Rule(90, 70, 85, 0.4, 0.8),
-    "same_zone": _Rule(60, 40, 60, 0.2, 0.25),
-    "distances": _Rule(40, 30, 45, 0.4, 0.8),
-    "visits": _Rule(280, 220, 500, 0.8, 4.0),
-    "moves": _Rule(90, 120, 0, 0.7, 4.0),
-    "turns": _Rule(20, 20, 25, 2.0, 4.0),
-    "steps": _Rule(50, 50, 45, 0.25, 0.8),
-    "bends": _Rule(20, 20, 20, 0.25, 0.8),
-    "metres": _Rule(50, 25, 35, 0.25, 0.8),
-    "minutes": _Rule(25, 25, 20, 0.25, 0.8),
-    "hours": _Rule(30, 30, 15, 0.25, 0.8),
-    "days": _Rule(20, 20, 10, 0.3, 0.8),
-    "pace": _Rule(15, 15, 5, 60.0, 60.0),
-    "fine": _Rule(80, 115, 0, 1.0, 5.0),
-    "flows": _Rule(0, 90, 0, 0.25, 0.8),
+    "trips": _Rule(lambda grids, period: 1, 10, 10, 20, 0.0, 0.0),
+    "origins": _Rule(lambda grids, period: grids.zones, 90, 70, 85, 0.4, 0.8),
+    "destinations": _Rule(lambda grids, period: grids.zones, 90, 70, 85, 0.4, 0.8),
+    "same_zone": _Rule(lambda grids, period: grids.zones, 60, 40, 60, 0.2, 0.25),
+    "distances": _Rule(lambda grids, period: DISTANCE_CLASSES, 40, 30, 45, 0.4, 0.8),
+    "visits": _Rule(lambda grids, period: grids.cells, 280, 220, 500, 0.8, 4.0),
+    "moves": _Rule(lambda grids, period: grids.cells * HEADINGS, 90, 120, 0, 0.7, 4.0),
+    "turns": _Rule(lambda grids, period: HEADINGS, 20, 20, 25, 2.0, 4.0),
+    "steps": _Rule(lambda grids, period: REACHES * STEP_CLASSES, 50, 50, 45, 0.25, 0.8),
+    "bends": _Rule(lambda grids, period: BEND_GROUPS * BENDS, 20, 20, 20, 0.25, 0.8),
+    "metres": _Rule(lambda grids, period: METRE_CLASSES, 50, 25, 35, 0.25, 0.8),
+    "minutes": _Rule(lambda grids, period: MINUTE_CLASSES, 25, 25, 20, 0.25, 0.8),
+    "hours": _Rule(lambda grids, period: 24, 30, 30, 15, 0.25, 0.8),
+    "days": _Rule(lambda grids, period: period.days, 20, 20, 10, 0.3, 0.8),
+    "pace": _Rule(lambda grids, period: 2 * DAYPARTS, 15, 15, 5, 60.0, 60.0),
+    "fine": _Rule(lambda grids, period: grids.fine, 80, 115, 0, 1.0, 5.0),
+    "flows": _Rule(lambda grids, period: grids.zones**2, 0, 90, 0, 0.25, 0.8),
 }
 ORDER = tuple(_RULES)
 
@@ -340,30 +342,12 @@ def second_round(
     )
     typical = 2.0 ** (find_quantile_class(sizes, significant, Fraction(1, 4)) / 2)
     many = 2.0 ** (find_quantile_class(sizes, significant, Fraction(1, 2)) / 2 + 1)
-    lengths = {
-        "trips": 1,
-        "origins": grids.zones,
-        "destinations": grids.zones,
-        "same_zone": grids.zones,
-        "distances": DISTANCE_CLASSES,
-        "visits": grids.cells,
-        "moves": grids.cells * HEADINGS,
-        "turns": HEADINGS,
-        "steps": REACHES * STEP_CLASSES,
-        "bends": BEND_GROUPS * BENDS,
-        "metres": METRE_CLASSES,
-        "minutes": MINUTE_CLASSES,
-        "hours": 24,
-        "days": period.days,
-        "pace": 2 * DAYPARTS,
-        "fine": grids.fine,
-        "flows": grids.zones**2,
-    }
     statistics = []
     for name, how in _RULES.items():
         clip = many if name == "trips" else (how.l1 if pure else how.l2) * typical
         bound = min(max(SCALE, math.floor(clip * SCALE)), LARGEST_BOUND)
-        statistics.append(Statistic(name, lengths[name], getattr(how, share), bound))
+        size = how.size(grids, period)
+        statistics.append(Statistic(name, size, getattr(how, share), bound))
     return MeasurementPlan(grids, period, statistics, significant)
 
 
@@ -390,41 +374,23 @@ def sides(region: Region, along: int) -> tuple[int, int]:
 class NoisyDraw:
     """Base of draws: columns of noisy numbers, and the seed of the sampling."""
 
+    def __post_init__(self) -> None:
+        for name, column in vars(self).items():
+            if column.dtype != np.int64 or column.ndim != 1:
+                raise ValueError(f"{name} is no column of whole numbers")
+
     def __len__(self) -> int:
         """Number of noisy numbers."""
         return sum(len(column) for name, column in vars(self).items() if name != "seed")
 
 
-@dataclass(frozen=True)
-class Draw(NoisyDraw):
+_NUMBERS = make_dataclass(
+    "_NUMBERS", [*(s.name for s in FIRST_ROUND), *_RULES, "seed"], bases=(NoisyDraw,), frozen=True
+)
+
+
+class Draw(_NUMBERS):  # type: ignore[misc, valid-type]
     """Noisy sums of the statistics in units of 1 / SCALE; the seed is 256 bits in words of 32."""
-
-    objects: Ints
-    sizes: Ints
-    trips: Ints
-    origins: Ints
-    destinations: Ints
-    same_zone: Ints
-    distances: Ints
-    visits: Ints
-    moves: Ints
-    turns: Ints
-    steps: Ints
-    bends: Ints
-    metres: Ints
-    minutes: Ints
-    hours: Ints
-    days: Ints
-    pace: Ints
-    fine: Ints
-    flows: Ints
-    seed: Ints
-
-    def __post_init__(self) -> None:
-        for field in fields(self):
-            column = getattr(self, field.name)
-            if column.dtype != np.int64 or column.ndim != 1:
-                raise ValueError(f"{field.name} is no column of whole numbers")
 
 
 @dataclass(frozen=True)

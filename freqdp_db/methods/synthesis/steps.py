@@ -31,6 +31,9 @@ from freqdp_db.methods.kinds import US_PER_S, Box, box_of, plain
 from freqdp_db.methods.synthesis.public import (
     MOST_ROWS,
     USUAL_TRIP_US,
+    Parameters,
+    Period,
+    Region,
     StrictOptions,
     SyntheticOptions,
     delta_warnings,
@@ -193,8 +196,7 @@ class StrictStep(SyntheticStep):
     ) -> tuple[Any, WorkingSet]:
         from freqdp_db.methods.synthesis.strict import carry_out
 
-        facts = world.public_facts(options.region, options.period)
-        logged, made = carry_out(drawn, *facts, options.parameters, _roads(world, options))
+        logged, made = carry_out(drawn, *_public(world, options))
         return logged, _state_of(made.trajectories, made.places)
 
     def released(
@@ -202,8 +204,7 @@ class StrictStep(SyntheticStep):
     ) -> tuple[Any, Any]:
         from freqdp_db.methods.synthesis.strict import replay
 
-        facts = world.public_facts(options.region, options.period)
-        made = replay(drawn, logged, *facts, options.parameters, _roads(world, options))
+        made = replay(drawn, logged, *_public(world, options))
         return made.trajectories, made.places
 
     def counts(self, done: CompletedStep[Any, Any, Any]) -> Counts:
@@ -240,16 +241,8 @@ class StrictStep(SyntheticStep):
     def check(self, done: CompletedStep[StrictOptions, Any, Any]) -> dict[str, int]:
         from freqdp_db.methods.synthesis.strict import Synthetic, check
 
-        facts = done.world.public_facts(done.options.region, done.options.period)
         made = Synthetic(done.after.trajectories, done.after.places)
-        return check(
-            done.drawn,
-            done.logged,
-            made,
-            *facts,
-            done.options.parameters,
-            _roads(done.world, done.options),
-        )
+        return check(done.drawn, done.logged, made, *_public(done.world, done.options))
 
     def require_inputs(
         self, options: SyntheticOptions, inputs: Mapping[str, Any], facts: Facts
@@ -261,14 +254,16 @@ class StrictStep(SyntheticStep):
             road_net(inputs["roads"], facts(options.region, options.period)[0], options.every)
 
 
-def _roads(world: StepContext, options: StrictOptions) -> RoadNet | None:
-    """The network that trips keep to, or None."""
+def _public(
+    world: StepContext, options: StrictOptions
+) -> tuple[Region, Period, Parameters, RoadNet | None]:
+    """What trips are made from besides the draw; the network is that which they keep to, if any."""
     from freqdp_db.methods.synthesis.roads import road_net
 
-    if "roads" not in world.inputs:
-        return None
-    region, _ = world.public_facts(options.region, options.period)
-    return road_net(world.inputs["roads"], region, options.every)
+    region, period = world.public_facts(options.region, options.period)
+    roads = world.inputs.get("roads")
+    net = None if roads is None else road_net(roads, region, options.every)
+    return region, period, options.parameters, net
 
 
 # --- The guarantee: differential privacy for one object with all its data ---

@@ -273,24 +273,24 @@ def check_clock(before: WorkingSet, after: WorkingSet, clock_us: int | None) -> 
     owner = owners(old.offsets)
     order = np.lexsort((np.arange(old.samples), off, tick, owner))
     rows = order[new_rows(tick[order], owner[order])]
-    for column, was, there in (
-        ("trajectory", owner[rows], new.owner),
-        ("time", tick[rows], new.at),
-        ("place", old.location[rows], new.location),
-        ("object", before.owners()[rows], after.owners()),
-    ):
-        if not np.array_equal(was, there):
-            raise VerificationFailed(f"the sample nearest to a tick has another {column}")
-    check_kept(old, new, rows)
+    if not (np.array_equal(owner[rows], new.owner) and np.array_equal(tick[rows], new.at)):
+        raise VerificationFailed("a tick has no sample, or not the one nearest to it")
+    check_samples(before, after, rows)
 
 
-def check_kept(old: Trajectories, new: Trajectories, rows: Ints) -> None:
-    """Refuse unless each sample carries the values along that it had: of these samples of the input.
+def check_samples(before: WorkingSet, after: WorkingSet, rows: Ints) -> None:
+    """Refuse unless each sample is one of the input: of its place and object, with what it carries along.
+
+    rows: the sample of the input that each is.
 
     Raises:
-        VerificationFailed: a sample that has other values, or lost them.
+        VerificationFailed: a sample that has another place, object or other values, or lost them.
     """
-    was = old.kept_of(rows)
-    same = new.kept is None if was is None else np.array_equal(was, new.kept)  # type: ignore[arg-type]
-    if not same:
-        raise VerificationFailed("a sample carries other values along than it had")
+    old, new = before.trajectories, after.trajectories
+    for column, was, there in (
+        ("place", old.location[rows], new.location),
+        ("object", before.owners()[rows], after.owners()),
+        ("value that it carries along", old.kept_of(rows), new.kept),
+    ):
+        if not np.array_equal(was, there):  # type: ignore[arg-type]
+            raise VerificationFailed(f"a sample has another {column} than it had")

@@ -17,7 +17,7 @@ from freqdp_db.engines.ranges import joined, map_ranges
 from freqdp_db.errors import VerificationFailed
 from freqdp_db.methods.contract import StepContext, WorkingSet
 from freqdp_db.methods.trips import TripRule, TripRuns, find_trips, samples_of
-from freqdp_db.methods.unlinking.clock import check_kept, hide_devices, put_in_grains
+from freqdp_db.methods.unlinking.clock import check_samples, hide_devices, put_in_grains
 from freqdp_db.methods.unlinking.options import CutOptions
 from freqdp_db.methods.unlinking.samples import (
     check_crowd,
@@ -276,13 +276,7 @@ def _require_runs(
     if not np.array_equal(np.bincount(piece[kept], minlength=len(new)), new.lengths):
         raise VerificationFailed("cut: a piece has another length than its run")
     rows = rows[kept]
-    for column, was, there in (
-        ("place", old.location, new.location),
-        ("object", before.owners(), after.owners()),
-    ):
-        if not np.array_equal(was[rows], there):
-            raise VerificationFailed(f"cut: a sample has another {column} than it had")
-    check_kept(old, new, rows)
+    check_samples(before, after, rows)
     return rows
 
 

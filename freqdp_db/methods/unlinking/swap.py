@@ -205,21 +205,25 @@ class _Gathering:
         column, row = self._meeting.cells(self._x[stop], self._y[stop], window, doubled)
         if course is not None:
             column = column * (self._meeting.courses + COURSES_BESIDE) + course[stop]
-        order, begins = _sorted_cells(window, column, row)
-        stop = stop[order]
+        # stable: in a cell, stops keep their order
+        order = np.lexsort((row, column, window))
+        fresh = new_rows(window[order], column[order], row[order])
+        stop, begins = stop[order], np.append(np.flatnonzero(fresh), len(order))
         parts = map_ranges(
             _split, begins, begins, stop, self._ends, self._side.at, self._x, self._y,
             FASTEST_M_PER_US * _JUST_BELOW,
         )  # fmt: skip
         (part,) = joined(parts)
-        crowd = np.repeat(np.arange(len(begins) - 1), np.diff(begins))
-        number = _number_parts(crowd, part, begins)
+        crowd = owners(begins)
+        parts_of = np.zeros(len(begins) - 1, np.int64)
+        np.maximum.at(parts_of, crowd, part + 1)
+        number = offsets_from(parts_of)[crowd] + part
         size = np.bincount(number)
         wanted = size > 1
         if lonely is not None:
             owner = np.searchsorted(self._side.offsets, stop, side="right") - 1
             wanted &= np.bincount(number, lonely[owner], len(size)) > 0
-        met = wanted[number] if len(number) else np.zeros(0, np.bool_)
+        met: Flags = wanted[number]
         kept = np.flatnonzero(met)
         kept = kept[np.argsort(number[kept], kind="stable")]
         self._found.append((stop[kept], size[wanted], doubled))
@@ -231,38 +235,6 @@ class _Gathering:
             np.concatenate([members for members, _, _ in self._found]),
             np.concatenate([np.full(len(s), doubled, np.int32) for _, s, doubled in self._found]),
         )
-
-
-def _sorted_cells(window: Ints, column: Ints, row: Ints) -> tuple[Ints, Ints]:
-    """An order by (window, cell), stable, and where each cell's crowd begins in it."""
-    if not len(window):
-        return np.zeros(0, np.int64), np.zeros(1, np.int64)
-    code = _packed(window, column, row)
-    order = (
-        np.argsort(code, kind="stable") if code is not None else np.lexsort((row, column, window))
-    )
-    fresh = np.flatnonzero(new_rows(window[order], column[order], row[order]))
-    return order, np.append(fresh, len(order)).astype(np.int64)
-
-
-def _packed(window: Ints, column: Ints, row: Ints) -> Ints | None:
-    """One number for the three, in their order; None if it would not fit."""
-    low = [int(key.min()) for key in (window, column, row)]
-    span = [
-        int(key.max()) - least + 1 for key, least in zip((window, column, row), low, strict=True)
-    ]
-    if span[0] * span[1] * span[2] >= 2**63:
-        return None
-    packed: Ints = ((window - low[0]) * span[1] + (column - low[1])) * span[2] + (row - low[2])
-    return packed
-
-
-def _number_parts(crowd: Ints, part: Ids, begins: Ints) -> Ints:
-    """Numbers for the parts of all crowds, in order of crowds."""
-    if not len(part):
-        return np.zeros(0, np.int64)
-    parts = np.maximum.reduceat(part, begins[:-1]) + 1
-    return offsets_from(parts)[crowd] + part
 
 
 @njit(nogil=True, cache=True)
