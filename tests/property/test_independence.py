@@ -39,7 +39,7 @@ from freqdp_db.progress import Progress
 from freqdp_db.release import pipeline
 from freqdp_db.release.budgets import raise_for_persons
 from freqdp_db.release.pipeline import anonymize
-from freqdp_db.release.request import Request
+from freqdp_db.release.request import JobRequest, Request
 
 Row = tuple[int, int, int, int]
 """Object, minutes from the first midnight, and a place: hundredths of a degree east and north."""
@@ -362,10 +362,8 @@ def _drawn(
         for on in _days(zone):
             window = ended_window(database, on.isoformat(), zone)
             built = build(database, dataset, Progress(), window=window)
-            done = anonymize(
-                database, dataset, request, Progress(), build_id=built.build_id, new_draw=True,
-                name=f"{name}_{world}_{on:%d%m}",
-            )  # fmt: skip
+            asked = JobRequest(request, f"{name}_{world}_{on:%d%m}", new_draw=True)
+            done = anonymize(database, dataset, asked, Progress(), build_id=built.build_id)
             made[on] = _released(database, done.release)
         found.append(made)
     assert all(len(made[on]) for made in found for on in made)
