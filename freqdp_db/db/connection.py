@@ -469,12 +469,22 @@ def translated(database: Database | None = None) -> Iterator[None]:
         raise translate(error, database) from None
 
 
+_NAMED_IN_SQL = re.compile('"(persons|series|source|unit|window)"')
+"""Parameters that messages of functions in SQL name, as who calls these writes them."""
+
+
+def _marked(text: str) -> str:
+    """A message of SQL as each face spells it: see `errors`."""
+    return _NAMED_IN_SQL.sub(r"[[\1]]", text)
+
+
 def translate(error: psycopg.Error, database: Database | None = None) -> errors.FreqdpError:
     """The error in our words; the database knows who asked."""
     state = error.sqlstate or ""
     text = (error.diag.message_primary or str(error)).strip()
     if state in _OWN_STATES:
-        return _OWN_STATES[state](text, remedy=error.diag.message_hint)
+        hint = error.diag.message_hint
+        return _OWN_STATES[state](_marked(text), remedy=None if hint is None else _marked(hint))
     if state == "42501":
         if database is None:
             return errors.PermissionMissing(text, remedy=remedy_for(text, Settings(), None))

@@ -38,8 +38,8 @@ BEGIN
     -- to_date takes a week 54 for one of the next year
     IF begins IS NULL OR (find_window.word ~ '\d' AND to_char(begins, written) <> find_window.word)
         OR extract(year FROM begins) NOT BETWEEN 1900 AND 2200 THEN
-        RAISE EXCEPTION '[[window]] % is not a window', quote_literal(find_window.word) USING ERRCODE = 'QF001',
-        HINT = 'for example [[window]] 2024-05-06 (a day), 2024-W19 (a week), 2024-05 (a month), yesterday, last-week or last-month';
+        RAISE EXCEPTION '"window" % is not a window', quote_literal(find_window.word) USING ERRCODE = 'QF001',
+        HINT = 'for example "window" 2024-05-06 (a day), 2024-W19 (a week), 2024-05 (a month), yesterday, last-week or last-month';
     END IF;
     ends := begins + ('1 ' || every)::interval;
     time_window := to_char(begins, written);
@@ -48,7 +48,7 @@ BEGIN
     window_end := ends AT TIME ZONE find_window.timezone;
     -- whoever moves to the other side of the date line leaves out a day
     IF window_begin = window_end THEN
-        RAISE EXCEPTION '[[window]] %: there was no such % in %', time_window, every, find_window.timezone
+        RAISE EXCEPTION '"window" %: there was no such % in %', time_window, every, find_window.timezone
         USING ERRCODE = 'QF001', HINT = 'take the one before or after it';
     END IF;
     IF window_end = (ends + ('1 ' || every)::interval) AT TIME ZONE find_window.timezone THEN

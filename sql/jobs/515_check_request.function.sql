@@ -29,7 +29,7 @@ BEGIN
     SELECT * INTO wanted_window FROM ${private}.find_window(asked ->> 'window', known.timezone);
     IF asked ? 'window' THEN
         IF NOT wanted_window.ended THEN
-            RAISE EXCEPTION '[[window]] % has not ended yet (time zone %)', wanted_window.time_window, known.timezone
+            RAISE EXCEPTION '"window" % has not ended yet (time zone %)', wanted_window.time_window, known.timezone
             USING ERRCODE = 'QF001', HINT = 'take one that has ended, such as yesterday or last-week';
         END IF;
         asked := asked || jsonb_build_object('window', wanted_window.time_window);

@@ -10,7 +10,7 @@ BEGIN
     FROM ${private}.source_lineage(require_source.named_schema::text, require_source.named_relation::text) AS l
     WHERE l.source_schema IN (${private:name}, ${release:name});
     IF made IS NOT NULL THEN
-        RAISE EXCEPTION '[[source]] %.% reads %, which freqdp has made of a source that has a budget',
+        RAISE EXCEPTION '"source" %.% reads %, which freqdp has made of a source that has a budget',
             quote_ident(require_source.named_schema), quote_ident(require_source.named_relation), made
         USING ERRCODE = 'QF001', HINT = 'name the table or view that it was made of';
     END IF;

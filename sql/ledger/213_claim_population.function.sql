@@ -28,10 +28,10 @@ BEGIN
         ) AS m
         JOIN ${private}.population AS p ON p.population_id = m.population_id;
         IF several IS NOT NULL THEN
-            RAISE EXCEPTION '[[source]] %.% reads what has several budgets: %',
+            RAISE EXCEPTION '"source" %.% reads what has several budgets: %',
                 quote_ident(claim_population.named_schema), quote_ident(claim_population.named_relation), several
             USING ERRCODE = 'QF001',
-            HINT = 'say whose data it is: [[persons]] NAME. Budgets without a name that it meets become one of that name, and what each has spent counts';
+            HINT = 'say whose data it is: "persons" NAME. Budgets without a name that it meets become one of that name, and what each has spent counts';
         END IF;
     ELSE
         SELECT coalesce(p.merged_into, p.population_id) INTO chosen
@@ -58,11 +58,11 @@ BEGIN
                 PERFORM ${private}.merge_populations(met.population_id::int, chosen::int);
                 notes := notes || format('the budget of %s is merged into it: what both have spent counts', met.relation);
             ELSIF met.same_objects IS NOT NULL THEN
-                RAISE EXCEPTION '[[persons]] %: column % of % counts for the population %',
+                RAISE EXCEPTION '"persons" %: column % of % counts for the population %',
                     quote_literal(claim_population.persons), quote_literal(claim_population.object_column),
                     met.same_objects, quote_literal(met.name)
                 USING ERRCODE = 'QF001', HINT = format(
-                    'give [[persons]] %L; to call that population otherwise: `freqdp dataset set DATASET --persons NAME`', met.name
+                    'give "persons" %L; to call that population otherwise: `freqdp dataset set DATASET --persons NAME`', met.name
                 );
             ELSE
                 notes := notes || format(

@@ -22,12 +22,12 @@ BEGIN
         RETURN;
     END IF;
     IF declare_unit.unit IS NULL OR declare_unit.unit NOT IN ('person', 'person-day', 'person-week', 'person-month') THEN
-        RAISE EXCEPTION '[[unit]] % is not known', quote_nullable(declare_unit.unit)
+        RAISE EXCEPTION '"unit" % is not known', quote_nullable(declare_unit.unit)
         USING ERRCODE = 'QF001', HINT = 'use person, person-day, person-week or person-month';
     END IF;
     IF own.spent THEN
-        RAISE EXCEPTION '[[unit]] %: the ledger of this source counts for the unit %, and has spent for it', declare_unit.unit, own.unit
-        USING ERRCODE = 'QF001', HINT = 'a unit is said once: leave [[unit]] out';
+        RAISE EXCEPTION '"unit" %: the ledger of this source counts for the unit %, and has spent for it', declare_unit.unit, own.unit
+        USING ERRCODE = 'QF001', HINT = 'a unit is said once: leave "unit" out';
     END IF;
     UPDATE ${private}.population AS p SET unit = declare_unit.unit, timezone = declare_unit.timezone
     WHERE p.population_id = own.population_id;

@@ -20,7 +20,7 @@ BEGIN
     END IF;
     IF units_of.begins IS NULL THEN
         RAISE EXCEPTION 'guarantees here are for a person and %, and a release of all data is of many', stretch
-        USING ERRCODE = 'QF001', HINT = 'give a window of one of them with [[window]], such as yesterday, last-week or last-month';
+        USING ERRCODE = 'QF001', HINT = 'give a window of one of them with "window", such as yesterday, last-week or last-month';
     END IF;
     unit_begin := date_trunc(stretch, units_of.begins AT TIME ZONE zone);
     unit_end := unit_begin + ('1 ' || stretch)::interval;

@@ -14,20 +14,20 @@ BEGIN
     WHERE d.dataset_id = require_series.dataset;
     IF ${private}.is_release_name(require_series.series::text) IS NOT TRUE OR octet_length(require_series.series) > 44 THEN
         RAISE EXCEPTION 'a series cannot be called %', quote_nullable(require_series.series)
-        USING ERRCODE = 'QF001', HINT = 'give another name with [[series]]';
+        USING ERRCODE = 'QF001', HINT = 'give another name with "series"';
     END IF;
     SELECT s.dataset, s.every, s.method, s.relations INTO known FROM ${release}.series AS s WHERE s.name = require_series.series;
     IF FOUND THEN
         IF (known.dataset, known.every, known.method) IS DISTINCT FROM (own.dataset, own.every, require_series.method) THEN
             RAISE EXCEPTION 'series % has a window for each %, of dataset %, by method %', quote_literal(require_series.series),
                 known.every, quote_literal(known.dataset), known.method
-            USING ERRCODE = 'QF001', HINT = 'ask for the same, or give another name with [[series]]';
+            USING ERRCODE = 'QF001', HINT = 'ask for the same, or give another name with "series"';
         END IF;
         SELECT r INTO taken FROM unnest(known.relations) AS r WHERE to_regclass(format('%I.%I', ${release:name}, r)) IS NULL LIMIT 1;
         IF FOUND THEN
             RAISE EXCEPTION '%.% of series % is not there: it was dropped or renamed by hand', quote_ident(${release:name}),
                 quote_ident(taken), quote_literal(require_series.series)
-            USING ERRCODE = 'QF002', HINT = 'rename it back, or give another name with [[series]]';
+            USING ERRCODE = 'QF002', HINT = 'rename it back, or give another name with "series"';
         END IF;
         RETURN;
     END IF;
@@ -41,12 +41,12 @@ BEGIN
     IF FOUND THEN
         RAISE EXCEPTION 'series % is one of dataset %, of %', quote_literal(require_series.series), quote_literal(known.dataset),
             CASE WHEN known.time_window IS NULL THEN 'releases of all data' ELSE 'windows' END
-        USING ERRCODE = 'QF001', HINT = 'ask for the same, or give another name with [[series]]';
+        USING ERRCODE = 'QF001', HINT = 'ask for the same, or give another name with "series"';
     END IF;
     IF own.every IS NULL THEN
         IF EXISTS (SELECT FROM ${private}.dataset AS d WHERE d.name = require_series.series AND d.dropped_at IS NULL) THEN
             RAISE EXCEPTION '% is a dataset, whose releases are called after it', quote_literal(require_series.series)
-            USING ERRCODE = 'QF001', HINT = 'give another name with [[series]]';
+            USING ERRCODE = 'QF001', HINT = 'give another name with "series"';
         END IF;
         RETURN;
     END IF;
@@ -57,7 +57,7 @@ BEGIN
     LIMIT 1;
     IF FOUND THEN
         RAISE EXCEPTION '% has a relation % already, which is no series', quote_ident(${release:name}), quote_literal(taken)
-        USING ERRCODE = 'QF010', HINT = 'give another name with [[series]]';
+        USING ERRCODE = 'QF010', HINT = 'give another name with "series"';
     END IF;
 END;
 $body$;
