@@ -145,7 +145,7 @@ def test_linear_is_the_naive_loop(world: SmallWorld, seed: int) -> None:
 @quick
 @given(any_world, seeds)
 def test_strategies_answer_as_linear(name: str, world: SmallWorld, seed: int) -> None:
-    queries = _queries(world.trajectories, world.locations, seed, 12)
+    queries = _queries(world.trajectories, world.locations, seed, 5)
     found = _found(name, world, queries)
     _same(found, _found("linear", world, queries))
     assert found.cells > 0 or queries.k.sum() == 0
@@ -155,7 +155,7 @@ def test_strategies_answer_as_linear(name: str, world: SmallWorld, seed: int) ->
 def test_strategies_answer_as_linear_in_a_city(name: str) -> None:
     world = _city()
     assert world.trajectories.samples > 5_000
-    queries = _queries(world.trajectories, world.locations, 3, 400)
+    queries = _queries(world.trajectories, world.locations, 3, 100)
     _same(_found(name, world, queries), _found("linear", world, queries))
 
 
