@@ -32,6 +32,8 @@ from freqdp_db.release.verification import load_released, require_published
 
 WIDEST_M = 500.0
 """An area that is no wider tells where somebody was."""
+_LONGEST_STEP_US = 3_600_000_000
+"""A step of released times that is no longer tells when somebody was there."""
 
 
 @dataclass(frozen=True)
@@ -294,6 +296,18 @@ class Case:
         if grain is None or grain > WIDEST_M:
             return self.x, self.y
         return self.release.shown(self.x, self.y)
+
+    @cached_property
+    def judged_at(self) -> Ints:
+        """When claims have to find each original sample.
+
+        That is its time; where the release shows steps of time that are short enough to tell when somebody
+        was there, the begin of its step. Where dates were left out, claims are judged by their true times.
+        """
+        step = self.release.time_step_us
+        if step is None or step > _LONGEST_STEP_US or self.release.undated is not None:
+            return self.original.at
+        return self.release.coarse(self.original.at)
 
     @property
     def made_up(self) -> bool:

@@ -230,6 +230,15 @@ def test_identity_gives_everything_away(city: tuple[Trajectories, Locations]) ->
     assert "edits.auc" not in found and "relink" not in found
 
 
+def test_hours_tell_when_somebody_was_there(city: tuple[Trajectories, Locations]) -> None:
+    """Whole hours do not hide who was where in that hour, and are not counted as if they did."""
+    side, places = city
+    hour = 3_600_000_000
+    coarse = replace(side, at=side.at // hour * hour)
+    found = measure_exposure(Case(side, places, ReleaseSeen(coarse, places, time_step_us=hour)), 1)
+    assert found["exposure.x.10"] == pytest.approx(1.0)
+
+
 def test_shuffled_identities_are_near_chance(city: tuple[Trajectories, Locations]) -> None:
     """At every instant the samples are dealt anew: a released trajectory is everybody's."""
     side, places = city

@@ -205,7 +205,7 @@ def judge(case: Case, claims: Claims) -> tuple[Shares, Flags]:
         (boxes, end), within = boxes_of(release), (0.0, 0, _LONGEST_US)
     told, right = joined(
         map_ranges(
-            _judge, claims.offsets, side.offsets, np.column_stack(case.judged * 2), side.at,
+            _judge, claims.offsets, side.offsets, np.column_stack(case.judged * 2), case.judged_at,
             claims.offsets, claims.sample, claims.worth, boxes, begin, end, *within,
         )
     )  # fmt: skip
