@@ -301,13 +301,17 @@ class Case:
     def judged_at(self) -> Ints:
         """When claims have to find each original sample.
 
-        That is its time; where the release shows steps of time that are short enough to tell when somebody
-        was there, the begin of its step. Where dates were left out, claims are judged by their true times.
+        That is its time; where the release shows ticks of a clock or steps that are short enough to tell
+        when somebody was there, its tick and the begin of its step. Where dates were left out, claims are
+        judged by what times were before that: on the clock, in no steps.
         """
-        step = self.release.time_step_us
-        if step is None or step > _LONGEST_STEP_US or self.release.undated is not None:
-            return self.original.at
-        return self.release.coarse(self.original.at)
+        release, at = self.release, self.original.at
+        if release.clock_us is not None and release.clock_us <= _LONGEST_STEP_US:
+            at = nearest_tick(at, release.clock_us)
+        step = release.time_step_us
+        if step is None or step > _LONGEST_STEP_US or release.undated is not None:
+            return at
+        return at // step * step
 
     @property
     def made_up(self) -> bool:

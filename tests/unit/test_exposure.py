@@ -230,12 +230,19 @@ def test_identity_gives_everything_away(city: tuple[Trajectories, Locations]) ->
     assert "edits.auc" not in found and "relink" not in found
 
 
-def test_hours_tell_when_somebody_was_there(city: tuple[Trajectories, Locations]) -> None:
+@pytest.mark.parametrize("shown", ["time_step_us", "clock_us"])
+def test_hours_tell_when_somebody_was_there(
+    city: tuple[Trajectories, Locations], shown: str
+) -> None:
     """Whole hours do not hide who was where in that hour, and are not counted as if they did."""
     side, places = city
     hour = 3_600_000_000
-    coarse = replace(side, at=side.at // hour * hour)
-    found = measure_exposure(Case(side, places, ReleaseSeen(coarse, places, time_step_us=hour)), 1)
+    # ticks are the nearest ones, steps begin before
+    begin = side.at if shown == "time_step_us" else side.at + (hour - 1) // 2
+    coarse = replace(side, at=begin // hour * hour)
+    values: dict[str, Any] = {shown: hour}
+    release = ReleaseSeen(coarse, places, **values)
+    found = measure_exposure(Case(side, places, release), 1)
     assert found["exposure.x.10"] == pytest.approx(1.0)
 
 
