@@ -306,7 +306,8 @@ class Case:
         judged by what times were before that: on the clock, in no steps.
         """
         release, at = self.release, self.original.at
-        if release.clock_us is not None and release.clock_us <= _LONGEST_STEP_US:
+        # a clock of 0 leaves times as they are
+        if release.clock_us and release.clock_us <= _LONGEST_STEP_US:
             at = nearest_tick(at, release.clock_us)
         step = release.time_step_us
         if step is None or step > _LONGEST_STEP_US or release.undated is not None:
